@@ -131,7 +131,7 @@ fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..max)
 }
 
-fn filled(max: usize) -> impl Strategy<Value = Vec<u8>> {
+fn non_empty_bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 1..max)
 }
 
@@ -140,7 +140,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 /// Renders a packet, decodes it, and compares the two.
-fn round(packet: &Packet<'_>) {
+fn assert_round_trip(packet: &Packet<'_>) {
     let mut out = b"before".to_vec();
     assert!(Encoder::default().encode(packet, &mut out));
     let bytes = &out[6..];
@@ -156,14 +156,14 @@ fn round(packet: &Packet<'_>) {
 
 proptest! {
     #[test]
-    fn writes_round_trip(count in 1..10_000_u32, items in filled(300), tag in "[!-~]{0,64}") {
+    fn writes_round_trip(count in 1..10_000_u32, items in non_empty_bytes(300), tag in "[!-~]{0,64}") {
         let message = Message::Write { count, items: &items };
-        round(&Packet::tagged(tag.as_bytes(), message));
+        assert_round_trip(&Packet::tagged(tag.as_bytes(), message));
     }
 
     #[test]
     fn text_writes_round_trip(
-        topic in word(), key in filled(40), value in bytes(200), meta in bytes(30),
+        topic in word(), key in non_empty_bytes(40), value in bytes(200), meta in bytes(30),
         options in bytes(20), nonce in prop::option::of(1_u64..), which in 0..4,
     ) {
         let kind = match which {
@@ -174,7 +174,7 @@ proptest! {
         };
         let expect = Conditions(b"key_offset=7 topic_absent_or=9 key_absent topic_empty");
         let write = TextWrite { topic: &topic, kind, nonce, expect, meta: &meta };
-        round(&Packet::new(Message::TextWrite(write)));
+        assert_round_trip(&Packet::new(Message::TextWrite(write)));
     }
 
     #[test]
@@ -183,11 +183,11 @@ proptest! {
         received: bool, store in prop::option::of(any::<[u8; 16]>()), token in bytes(100), agent in "[ -~]{0,60}",
         numbers in any::<[u64; 8]>(), id in any::<[u8; 16]>(),
     ) {
-        round(&Packet::new(Message::Hello(Hello {
+        assert_round_trip(&Packet::new(Message::Hello(Hello {
             versions: b"weir/1 weir/2", client: ClientId([client; 16]), resume, window, received, store,
             token: &token, agent: agent.as_bytes(),
         })));
-        round(&Packet::new(Message::HelloOk(HelloOk {
+        assert_round_trip(&Packet::new(Message::HelloOk(HelloOk {
             version: b"weir/1", store: id, node: id, level: b"interval 1000", next: numbers[0],
                                                      volatile: b"tmpfs",
                                                      failure: b"no more writes",
@@ -199,8 +199,8 @@ proptest! {
 
     #[test]
     fn listening_round_trips(
-        topic in word(), numbers in any::<[u64; 4]>(), key in prop::option::of(filled(30)),
-        prefix in prop::option::of(filled(30)), kinds in 0..64_u8, which in 0..5, follow: bool,
+        topic in word(), numbers in any::<[u64; 4]>(), key in prop::option::of(non_empty_bytes(30)),
+        prefix in prop::option::of(non_empty_bytes(30)), kinds in 0..64_u8, which in 0..5, follow: bool,
         reset_earliest: bool, replay_filter: bool, page in prop::collection::vec(any::<u8>(), 49..400),
     ) {
         let after = match which {
@@ -210,7 +210,7 @@ proptest! {
             3 => After::Time(numbers[0]),
             _ => After::Latest,
         };
-        round(&Packet::tagged(b"9", Message::Listen(Listen {
+        assert_round_trip(&Packet::tagged(b"9", Message::Listen(Listen {
             topic: &topic, after, follow, bytes: numbers[1], records: numbers[2], key: key.as_deref(),
             prefix: prefix.as_deref(), kinds: kinds << 1, reset_earliest,
             query: ListenQuery {
@@ -223,9 +223,9 @@ proptest! {
                 from: reset_earliest.then_some(page.as_slice()),
             },
         })));
-        round(&Packet::tagged(b"9", Message::Records { from: numbers[3], replay: follow, page: &page }));
-        round(&Packet::tagged(b"9", Message::Value { page: &page }));
-        round(&Packet::tagged(b"9", Message::Credit { bytes: numbers[0], records: numbers[1] }));
+        assert_round_trip(&Packet::tagged(b"9", Message::Records { from: numbers[3], replay: follow, page: &page }));
+        assert_round_trip(&Packet::tagged(b"9", Message::Value { page: &page }));
+        assert_round_trip(&Packet::tagged(b"9", Message::Credit { bytes: numbers[0], records: numbers[1] }));
         for message in [
             Message::Listening { position: numbers[0], first: numbers[1], last: numbers[2] },
             Message::Progress { position: numbers[0] },
@@ -239,7 +239,7 @@ proptest! {
             Message::Compact,
             Message::Compacted { index: numbers[0], bytes_before: numbers[1], bytes_after: numbers[2] },
         ] {
-            round(&Packet::tagged(b"9", message));
+            assert_round_trip(&Packet::tagged(b"9", message));
         }
     }
 
@@ -250,7 +250,7 @@ proptest! {
     ) {
         let code = [ErrorCode::Busy, ErrorCode::NonceGap, ErrorCode::Gone, ErrorCode::Redirect,
             ErrorCode::BadRequest, ErrorCode::Forbidden, ErrorCode::Draining, ErrorCode::Io][number];
-        round(&Packet::new(Message::Refusal(RefusalMessage {
+        assert_round_trip(&Packet::new(Message::Refusal(RefusalMessage {
             fatal, retry_ms: maybe[0], nonce: maybe[1], count: maybe[2], item: maybe[3],
             expected: maybe[4], limit: maybe[5], first: maybe[6], last: maybe[7], at: maybe[8],
             address: address.as_bytes(), versions: b"weir/1", text: &text,
@@ -292,7 +292,7 @@ proptest! {
         write_outcome(&mut lines, nonce, &run);
         let read: Vec<_> = OutcomeLines::new(&lines).collect();
         prop_assert_eq!(read, vec![Some((nonce, run.clone())), Some((nonce, run))]);
-        round(&Packet::new(Message::Committed { lines: &lines }));
+        assert_round_trip(&Packet::new(Message::Committed { lines: &lines }));
     }
 
     #[test]
@@ -319,19 +319,19 @@ proptest! {
 
     #[test]
     fn groups_round_trip(
-        topic in word(), group in "[a-z0-9_][a-z0-9._-]{0,50}", member in filled(64), n in any::<[u64; 4]>(),
+        topic in word(), group in "[a-z0-9_][a-z0-9._-]{0,50}", member in non_empty_bytes(64), n in any::<[u64; 4]>(),
         max in 1..=1_000_u64, lease_ms in 0..86_400_000_u64, more: bool, data in bytes(300),
     ) {
         let claim = GroupClaim { topic: &topic, group: &group, member: &member, max, wait_ms: n[0], lease_ms };
-        round(&Packet::tagged(b"1", Message::GroupClaim(claim)));
+        assert_round_trip(&Packet::tagged(b"1", Message::GroupClaim(claim)));
         let due_ms = Some(n[3]).filter(|_| more);
         let answer = GroupAnswer { claim: n[0], reason: n[1], frontier: n[2], due_ms, data: &data };
         // Decoding ends for any data.
         prop_assert!(answer.records().is_none_or(|(attempts, _)| attempts.len() <= data.len()));
-        round(&Packet::tagged(b"1", Message::GroupRecords(answer)));
-        round(&Packet::tagged(b"1", Message::Group { topic: &topic, group: &group }));
-        round(&Packet::tagged(b"1", Message::Groups { topic: &topic, after: &group }));
-        round(&Packet::tagged(b"1", Message::GroupsResponse { more, lines: &data }));
+        assert_round_trip(&Packet::tagged(b"1", Message::GroupRecords(answer)));
+        assert_round_trip(&Packet::tagged(b"1", Message::Group { topic: &topic, group: &group }));
+        assert_round_trip(&Packet::tagged(b"1", Message::Groups { topic: &topic, after: &group }));
+        assert_round_trip(&Packet::tagged(b"1", Message::GroupsResponse { more, lines: &data }));
         prop_assert!(GroupLines::new(&data).count() <= data.len());
     }
 
@@ -401,8 +401,8 @@ fn the_consistency_of_a_read_round_trips() {
     let levels = [Consistency::Local, Consistency::Leader, Consistency::Linear];
     for message in reads {
         for level in levels {
-            round(&Packet::request(b"1", message, Some(level)));
-            round(&Packet {
+            assert_round_trip(&Packet::request(b"1", message, Some(level)));
+            assert_round_trip(&Packet {
                 consistency: Some(level),
                 ..Packet::tagged(b"1", message)
             });

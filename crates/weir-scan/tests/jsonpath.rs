@@ -12,9 +12,9 @@ use weir_scan::{
 const QUERIES: &str = include_str!("../../../vectors/jsonpath/queries.txt");
 const FILTERS: &str = include_str!("../../../vectors/jsonpath/filters.txt");
 
-struct Bound;
+struct TestBindings;
 
-impl Bindings for Bound {
+impl Bindings for TestBindings {
     fn param(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let value: &[u8] = match name {
             "low" => b"3",
@@ -34,7 +34,7 @@ impl Bindings for Bound {
     }
 }
 
-fn refusal(error: PathError) -> String {
+fn error_line(error: PathError) -> String {
     let kind = match error.kind {
         PathErrorKind::Syntax(_) => "syntax",
         PathErrorKind::NotSingular => "singular",
@@ -46,12 +46,12 @@ fn refusal(error: PathError) -> String {
     format!("!> {} {kind}", error.offset)
 }
 
-fn yielded(text: &str, item: &str) -> String {
+fn query_line(text: &str, item: &str) -> String {
     let query = match Query::parse(text) {
         Ok(query) => query,
-        Err(error) => return refusal(error),
+        Err(error) => return error_line(error),
     };
-    let values = query.all(item.as_bytes(), &Bound).unwrap();
+    let values = query.all(item.as_bytes(), &TestBindings).unwrap();
     let values = values.iter().map(|value| {
         let text = value.span.of(item.as_bytes());
         std::str::from_utf8(text).unwrap()
@@ -60,17 +60,17 @@ fn yielded(text: &str, item: &str) -> String {
 }
 
 /// Asserts that a filter has the same result alone and in the scan of a page; returns it.
-fn judged(text: &str, item: &str) -> String {
+fn filter_line(text: &str, item: &str) -> String {
     let filter = match Filter::parse(text) {
         Ok(filter) => filter,
-        Err(error) => return refusal(error),
+        Err(error) => return error_line(error),
     };
-    let alone = filter.matches(item.as_bytes(), &Bound);
+    let alone = filter.matches(item.as_bytes(), &TestBindings);
     let plan = Plan::new(Shape::Array, Level::Structural, filter.paths()).unwrap();
     let page = format!("[0, {item} ,1]");
     let items = scan(page.as_bytes(), &plan).unwrap();
     let (span, found) = (items.item(1).unwrap(), items.values(1));
-    let in_page = filter.matches_found(page.as_bytes(), span, found, &Bound);
+    let in_page = filter.matches_found(page.as_bytes(), span, found, &TestBindings);
     assert_eq!(alone, in_page, "{text}");
     format!("=> {}", alone.unwrap())
 }
@@ -89,8 +89,8 @@ fn check(vectors: &str, least: usize) {
             continue;
         };
         let found = match text.strip_prefix("? ") {
-            Some(text) => judged(text, item),
-            None => yielded(text, item),
+            Some(text) => filter_line(text, item),
+            None => query_line(text, item),
         };
         count += 1;
         if found != format!("{}{expected}", sign.trim_start()) {
@@ -102,17 +102,17 @@ fn check(vectors: &str, least: usize) {
 }
 
 #[test]
-fn queries_yield_what_the_vectors_say() {
+fn queries_return_the_values_of_the_vectors() {
     check(QUERIES, 90);
 }
 
 #[test]
-fn filters_are_what_the_vectors_say() {
+fn filters_have_the_results_of_the_vectors() {
     check(FILTERS, 80);
 }
 
 #[test]
-fn a_filter_names_what_it_needs() {
+fn a_filter_lists_its_parameters_and_properties() {
     let filter = Filter::parse("@.a == $.b && @.a > param('p') || param('p') == 1").unwrap();
     let paths: Vec<String> = filter.paths().iter().map(ToString::to_string).collect();
     assert_eq!(paths, ["$['a']", "$['b']"]);
@@ -123,7 +123,7 @@ fn a_filter_names_what_it_needs() {
 }
 
 #[test]
-fn nothing_in_data_makes_a_filter_fail() {
+fn no_data_causes_an_error_of_a_filter() {
     let filter = Filter::parse("@.a == 1 || @..b == 2 || count(@.*) > 1").map(|_| ());
     assert_eq!(filter.unwrap_err().kind, PathErrorKind::NotSingular);
     let filter = Filter::parse("@.a == 1 || @..b || count(@.*) > 1").unwrap();
@@ -193,7 +193,7 @@ fn expressions_have_limits() {
 }
 
 #[test]
-fn deep_data_is_walked_without_a_stack() {
+fn deep_data_is_evaluated_without_recursion() {
     let levels = if cfg!(miri) { 40 } else { 500 };
     let deep = format!("{}{{\"x\":1}}{}", "[".repeat(levels), "]".repeat(levels));
     let query = Query::parse("$..[?@.x]").unwrap();
@@ -214,7 +214,7 @@ fn nested(levels: usize) -> String {
 
 #[cfg_attr(miri, ignore = "runs a million steps of safe code for each expression")]
 #[test]
-fn work_ends_where_the_size_of_the_item_allows_no_more() {
+fn steps_are_limited_by_the_size_of_the_item() {
     let long = format!("{{\"a\":\"{}\"}}", "a".repeat(100_000));
     let wide = format!("[{}[\"x\"]]", "[],".repeat(3000));
     let selectors = format!("count(@{}) == 0", "[*,*]".repeat(30));
@@ -241,8 +241,8 @@ fn work_ends_where_the_size_of_the_item_allows_no_more() {
         ),
     ] {
         let filter = Filter::parse(text).unwrap();
-        let judged = filter.matches(item.as_bytes(), &());
-        assert_eq!(judged, Err(OutOfSteps), "{text}");
+        let result = filter.matches(item.as_bytes(), &());
+        assert_eq!(result, Err(OutOfSteps), "{text}");
     }
     let query = Query::parse("$..*..*..*").unwrap();
     assert_eq!(query.all(nested(500).as_bytes(), &()), Err(OutOfSteps));
@@ -266,7 +266,7 @@ fn tree(levels: u32, width: usize) -> String {
 
 #[cfg_attr(miri, ignore = "walks over 300,000 bytes with safe code, 14 times")]
 #[test]
-fn work_that_makes_sense_is_done() {
+fn common_filters_stay_within_the_limit_of_steps() {
     let (tree, deep) = (tree(7, 4), nested(100));
     assert!(tree.len() > 300_000);
     for text in [
@@ -279,15 +279,15 @@ fn work_that_makes_sense_is_done() {
         "@..*..n9",
     ] {
         for item in [&tree, &deep] {
-            let judged = Filter::parse(text).unwrap().matches(item.as_bytes(), &());
-            assert_eq!(judged, Ok(false), "{text} of {} bytes", item.len());
+            let result = Filter::parse(text).unwrap().matches(item.as_bytes(), &());
+            assert_eq!(result, Ok(false), "{text} of {} bytes", item.len());
         }
     }
 }
 
-struct Impatient(Cell<u32>);
+struct Countdown(Cell<u32>);
 
-impl Bindings for Impatient {
+impl Bindings for Countdown {
     fn param(&self, _: &str) -> Option<Cow<'_, [u8]>> {
         None
     }
@@ -304,20 +304,20 @@ impl Bindings for Impatient {
 
 #[cfg_attr(
     miri,
-    ignore = "walks over 300,000 bytes: a smaller tree ends before anybody is asked"
+    ignore = "walks over 300,000 bytes: the evaluation of a smaller tree ends before the first check"
 )]
 #[test]
-fn work_that_nobody_wants_ends() {
+fn an_evaluation_can_be_cancelled() {
     let (filter, item) = (Filter::parse("@..*..n9").unwrap(), tree(7, 4));
-    let patient = Impatient(Cell::new(u32::MAX));
-    assert_eq!(filter.matches(item.as_bytes(), &patient), Ok(false));
-    assert!(patient.0.get() < u32::MAX - 1);
-    let asked = Impatient(Cell::new(2));
-    assert_eq!(filter.matches(item.as_bytes(), &asked), Err(OutOfSteps));
+    let unlimited = Countdown(Cell::new(u32::MAX));
+    assert_eq!(filter.matches(item.as_bytes(), &unlimited), Ok(false));
+    assert!(unlimited.0.get() < u32::MAX - 1);
+    let limited = Countdown(Cell::new(2));
+    assert_eq!(filter.matches(item.as_bytes(), &limited), Err(OutOfSteps));
 }
 
 #[test]
-fn a_pattern_that_the_standard_does_not_know_is_explained() {
+fn a_pattern_outside_the_standard_has_a_reason() {
     for known in ["a+", "[0-9]{2,}", "\\p{L}", "", "a|b", "\\?", "\\$"] {
         assert_eq!(pattern_fault(known), None, "{known}");
     }

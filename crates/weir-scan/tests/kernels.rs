@@ -42,7 +42,7 @@ fn plans(simd: Simd) -> Vec<Plan> {
 }
 
 #[test]
-fn the_kernels_of_this_machine_take_part() {
+fn the_kernels_of_this_machine_are_tested() {
     #[cfg(target_arch = "x86_64")]
     for (simd, there) in [
         (Simd::Avx512, is_x86_feature_detected!("avx512bw")),
@@ -204,7 +204,7 @@ fn words(length: usize) -> impl Iterator<Item = Vec<u8>> {
 }
 
 #[test]
-fn every_short_word_is_read_naively_across_a_block_boundary() {
+fn kernels_agree_with_the_naive_scan_across_a_block_boundary() {
     let plans: Vec<Plan> = kernels().iter().map(|simd| pass_plan(*simd, 3)).collect();
     let longest = if cfg!(miri) { 2 } else { 5 };
     for length in 0..=longest {
@@ -225,7 +225,7 @@ fn every_short_word_is_read_naively_across_a_block_boundary() {
 }
 
 #[test]
-fn every_construct_is_found_at_every_offset() {
+fn kernels_agree_on_every_construct_at_every_offset() {
     let plans = all();
     let constructs: &[&[u8]] = &[
         b"{\"a\":{\"b\":[1,{}]},\"b\":{\"a\":\"x\"}}",
@@ -265,7 +265,7 @@ fn every_construct_is_found_at_every_offset() {
 }
 
 #[test]
-fn a_page_cut_at_any_byte_gives_one_answer() {
+fn kernels_agree_on_a_page_truncated_at_any_byte() {
     let plans = all();
     let page = "{\"n\":0,\"a\":[{\"a\":\"é\\n\",\"b\":[1,2]},\
                 {\"b\":{\"a\":{\"deep\":[[\"😀\",{}]]}},\"x\":\"\\ud83d\\ude00\"}, -0.5e-3 ,true],\
@@ -277,7 +277,7 @@ fn a_page_cut_at_any_byte_gives_one_answer() {
 }
 
 #[test]
-fn depth_is_counted_to_the_byte() {
+fn the_limit_of_depth_is_exact() {
     for depth in [1_usize, 2, 63, 64, 65, 129, 512] {
         let plans: Vec<Plan> = kernels()
             .iter()
@@ -296,7 +296,7 @@ fn depth_is_counted_to_the_byte() {
 }
 
 /// Text with the significant bytes, and every fault of UTF-8.
-fn soup() -> impl Strategy<Value = Vec<u8>> {
+fn any_bytes_and_json_tokens() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => proptest::sample::select(&br#""\{}[],:  "#[..]).prop_map(|b| vec![b]),
         2 => Just(b"\"a\":".to_vec()),
@@ -344,7 +344,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 400 }, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn kernels_agree_on_anything(page in soup()) {
+    fn kernels_agree_on_any_bytes(page in any_bytes_and_json_tokens()) {
         agree(&all(), &page);
         let mut inside = b"[".to_vec();
         inside.extend(&page);
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn strict_takes_what_another_parser_takes(
+    fn strict_accepts_what_another_parser_accepts(
         text in json(),
         place in any::<prop::sample::Index>(),
         byte in prop_oneof![any::<u8>(), proptest::sample::select(&br#"{}[]",:\0-+eE."#[..])],
@@ -394,7 +394,7 @@ proptest! {
     }
 
     #[test]
-    fn values_are_those_of_another_parser(text in json()) {
+    fn values_equal_those_of_another_parser(text in json()) {
         let names = ["a", "b", "c"];
         let mut paths: Vec<Path> = names.iter().map(|n| format!("$.{n}").parse().unwrap()).collect();
         paths.extend(["$[0]", "$.a.b", "$.a[1]", "$.b.a.c"].map(|p| p.parse().unwrap()));

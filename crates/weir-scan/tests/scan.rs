@@ -16,7 +16,7 @@ fn member(path: &str) -> Shape {
 }
 
 /// Items as text, each followed by its values.
-fn shown(page: &str, plan: &Plan) -> Vec<Vec<String>> {
+fn item_texts(page: &str, plan: &Plan) -> Vec<Vec<String>> {
     let items = scan(page.as_bytes(), plan).unwrap();
     let text = |span: Span| String::from_utf8(span.of(page.as_bytes()).to_vec()).unwrap();
     (0..items.len())
@@ -34,7 +34,7 @@ fn shown(page: &str, plan: &Plan) -> Vec<Vec<String>> {
 
 #[track_caller]
 fn check(shape: Shape, paths: &[&str], page: &str, expected: &[&[&str]]) {
-    assert_eq!(shown(page, &plan(shape, paths)), expected);
+    assert_eq!(item_texts(page, &plan(shape, paths)), expected);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn items_are_found_in_each_shape() {
 }
 
 #[test]
-fn paths_reach_names_and_indexes() {
+fn paths_select_names_and_indexes() {
     let page = r#"[{"\u0061":{"b":[1,[2,3],{"c":4}]},"x":0},{"a":[5]},{"a":{"b":[]}}]"#;
     check(
         Shape::Array,
@@ -125,7 +125,7 @@ fn paths_reach_names_and_indexes() {
 }
 
 #[test]
-fn a_fault_beside_the_paths_is_handed_on() {
+fn structural_accepts_malformed_values_beside_the_paths() {
     let page = r#"[{"a":1,"b":[1,,2],"c" 5},{"b":{]},"a":2}}]"#;
     let page = page.replace("{]}", "{\"q\" 1}");
     let page = page.replace("2}}", "2}");
@@ -148,48 +148,48 @@ fn a_fault_beside_the_paths_is_handed_on() {
 }
 
 #[track_caller]
-fn refuse(plan: &Plan, page: &[u8], kind: ScanErrorKind, offset: usize, item: usize) {
+fn assert_error(plan: &Plan, page: &[u8], kind: ScanErrorKind, offset: usize, item: usize) {
     let error = scan(page, plan).unwrap_err();
     assert_eq!((error.kind, error.offset, error.item), (kind, offset, item));
 }
 
 #[test]
-fn errors_name_kind_and_place() {
+fn errors_have_a_kind_and_a_position() {
     use ScanErrorKind as K;
     let array = plan(Shape::Array, &["$.a"]);
-    refuse(&array, b"", K::BadEnvelope, 0, 0);
-    refuse(&array, b"{}", K::BadEnvelope, 0, 0);
-    refuse(&array, b"\xef\xbb\xbf[]", K::NotJson, 0, 0);
-    refuse(&array, b"[1 2]", K::NotJson, 3, 1);
-    refuse(&array, b"[1,]", K::NotJson, 3, 1);
-    refuse(&array, b"[01]", K::NotJson, 2, 1);
-    refuse(&array, b"[1", K::Unbalanced, 2, 1);
-    refuse(&array, b"[1}", K::Unbalanced, 2, 1);
-    refuse(&array, b"[{\"b\":[}]}]", K::Unbalanced, 7, 0);
-    refuse(&array, b"[1] 2", K::TrailingData, 4, 1);
-    refuse(&array, b"[1,{\"b\":\"x", K::UnterminatedString, 8, 1);
-    refuse(&array, b"[1,[\"x\n\"]]", K::ControlCharacter, 6, 1);
-    refuse(&array, b"[1,\"\xff\",]", K::NotUtf8, 4, 1);
-    refuse(&array, b"[1,\"\xff\"]", K::NotUtf8, 4, 1);
-    refuse(&array, b"[1,x\"\xff\"]", K::NotJson, 3, 1);
-    refuse(&array, b"[1,\xff]", K::NotUtf8, 3, 1);
-    refuse(&array, b"[{\"a\":\"\\q\"}]", K::NotJson, 8, 0);
-    refuse(&array, b"[[\\\"]]", K::NotJson, 2, 0);
-    refuse(
+    assert_error(&array, b"", K::BadEnvelope, 0, 0);
+    assert_error(&array, b"{}", K::BadEnvelope, 0, 0);
+    assert_error(&array, b"\xef\xbb\xbf[]", K::NotJson, 0, 0);
+    assert_error(&array, b"[1 2]", K::NotJson, 3, 1);
+    assert_error(&array, b"[1,]", K::NotJson, 3, 1);
+    assert_error(&array, b"[01]", K::NotJson, 2, 1);
+    assert_error(&array, b"[1", K::Unbalanced, 2, 1);
+    assert_error(&array, b"[1}", K::Unbalanced, 2, 1);
+    assert_error(&array, b"[{\"b\":[}]}]", K::Unbalanced, 7, 0);
+    assert_error(&array, b"[1] 2", K::TrailingData, 4, 1);
+    assert_error(&array, b"[1,{\"b\":\"x", K::UnterminatedString, 8, 1);
+    assert_error(&array, b"[1,[\"x\n\"]]", K::ControlCharacter, 6, 1);
+    assert_error(&array, b"[1,\"\xff\",]", K::NotUtf8, 4, 1);
+    assert_error(&array, b"[1,\"\xff\"]", K::NotUtf8, 4, 1);
+    assert_error(&array, b"[1,x\"\xff\"]", K::NotJson, 3, 1);
+    assert_error(&array, b"[1,\xff]", K::NotUtf8, 3, 1);
+    assert_error(&array, b"[{\"a\":\"\\q\"}]", K::NotJson, 8, 0);
+    assert_error(&array, b"[[\\\"]]", K::NotJson, 2, 0);
+    assert_error(
         &plan(member("$.d"), &[]),
         b"{\"e\":[]}",
         K::BadEnvelope,
         7,
         0,
     );
-    refuse(
+    assert_error(
         &plan(member("$.d"), &[]),
         b"{\"d\":{}}",
         K::BadEnvelope,
         5,
         0,
     );
-    refuse(
+    assert_error(
         &plan(member("$.d"), &[]),
         b"{\"e\":[1,],\"d\":[]}",
         K::NotJson,
@@ -201,30 +201,30 @@ fn errors_name_kind_and_place() {
         ..Limits::default()
     };
     let array = array.with_limits(deep).unwrap();
-    refuse(&array, b"[0,[[]],[[[]]]]", K::TooDeep, 10, 2);
-    refuse(&array, b"[{\"a\":[[]]}]", K::TooDeep, 7, 0);
+    assert_error(&array, b"[0,[[]],[[[]]]]", K::TooDeep, 10, 2);
+    assert_error(&array, b"[{\"a\":[[]]}]", K::TooDeep, 7, 0);
     let small = Limits {
         item_bytes_max: 3,
         ..Limits::default()
     };
     let array = array.with_limits(small).unwrap();
-    refuse(&array, b"[123,1234]", K::TooLarge, 5, 1);
+    assert_error(&array, b"[123,1234]", K::TooLarge, 5, 1);
     let strict = Plan::new(Shape::Array, Level::Strict, &["$.a".parse().unwrap()]).unwrap();
-    refuse(
+    assert_error(
         &strict,
         b"[{\"a\":1,\"b\":0,\"b\":0,\"\\u0061\":2}]",
         K::DuplicateName,
         20,
         0,
     );
-    refuse(&strict, b"[{\"a\":1,\"b\":[1,]}]", K::NotJson, 15, 0);
+    assert_error(&strict, b"[{\"a\":1,\"b\":[1,]}]", K::NotJson, 15, 0);
 }
 
 #[test]
-fn bad_lines_are_passed_over_when_asked_for() {
+fn bad_lines_are_skipped_if_requested() {
     let page = b"{\"a\":1}\n{\"a\":\n{\"a\":\"\xff\"}\n4 5\n{\"a\":2}";
     let lines = plan(Shape::Lines, &["$.a"]);
-    refuse(&lines, page, ScanErrorKind::Unbalanced, 13, 1);
+    assert_error(&lines, page, ScanErrorKind::Unbalanced, 13, 1);
     let passing = lines.clone().with_bad_item(BadItem::Skip).unwrap();
     let items = scan(page, &passing).unwrap();
     assert_eq!((items.len(), items.skipped()), (2, 3));
@@ -238,7 +238,7 @@ fn bad_lines_are_passed_over_when_asked_for() {
 }
 
 #[test]
-fn frames_keep_their_spans() {
+fn frames_have_the_given_spans() {
     let page = b"xx{\"a\":1} yy 7 ";
     let frames = [Span { offset: 2, len: 8 }, Span { offset: 12, len: 3 }];
     let by_hand = plan(Shape::Framed, &["$.a"]);
@@ -256,7 +256,7 @@ fn frames_keep_their_spans() {
 }
 
 #[test]
-fn values_stand_one_after_the_other() {
+fn values_are_read_in_sequence() {
     let values = plan(Shape::Values, &["$.a"]);
     let texts = |page: &str| -> Vec<String> {
         let items = scan(page.as_bytes(), &values).unwrap();
@@ -301,7 +301,7 @@ fn values_stand_one_after_the_other() {
 }
 
 #[test]
-fn an_item_is_searched_alone() {
+fn a_single_item_is_searched() {
     let paths = PathSet::new(&["$.b[0]".parse().unwrap(), "$.a".parse().unwrap()]).unwrap();
     let text = br#" {"a":null,"b":["x\n"]}"#;
     let mut out = Vec::new();
@@ -327,7 +327,7 @@ fn found<'a>(item: &'a str, paths: &[&str]) -> Option<Vec<&'a str>> {
 
 /// The bytes after the last value are not JSON, so a search that read them would fail.
 #[test]
-fn a_search_ends_with_the_last_value_that_is_wanted() {
+fn a_search_ends_after_the_last_requested_value() {
     let ends = |item: &str, paths: &[&str], texts: &[&str]| {
         assert_eq!(
             found(item, paths).as_deref(),
@@ -396,7 +396,7 @@ fn a_table_has_a_row_for_each_item() {
 /// The first member of a large item is found without reading the rest. The test compares the time
 /// with that for the last member of the same item.
 #[test]
-fn the_first_member_costs_nothing_of_the_rest() {
+fn the_first_member_is_found_without_reading_the_rest() {
     let rest = "[\"value\",{}],".repeat(100_000);
     let item = format!("{{\"first\":1,\"rest\":[{rest}0],\"last\":2}}");
     let time = |path: &str| {
@@ -415,7 +415,7 @@ fn the_first_member_costs_nothing_of_the_rest() {
 }
 
 #[test]
-fn memory_is_kept_for_the_next_page() {
+fn memory_is_reused_for_the_next_page() {
     let array = plan(Shape::Array, &["$.a"]);
     let mut items = scan(b"[1,2,3]", &array).unwrap();
     scan_into(b"[{\"a\":0}]", &array, &mut items).unwrap();
@@ -441,7 +441,7 @@ fn in_parts(page: &[u8], frames: Option<&[Span]>, plan: &Plan) -> Result<Scanned
 type Scanned = (Vec<Span>, Vec<Value>, usize);
 
 #[test]
-fn parts_are_together_what_a_scan_finds() {
+fn parts_have_the_items_of_a_scan() {
     let path: Path = "$.a".parse().unwrap();
     let plan = |shape: Shape, bad| {
         let plan = Plan::new(shape, Level::Structural, std::slice::from_ref(&path)).unwrap();
@@ -501,7 +501,7 @@ fn parts_are_together_what_a_scan_finds() {
 }
 
 #[test]
-fn a_fault_in_what_was_handed_on_counts_its_items() {
+fn a_fault_after_the_last_item_counts_the_items() {
     // The bytes that are not UTF-8 are found after the last item, far from their own item.
     let mut page = b"[".to_vec();
     for at in 0..1000 {

@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn digits_and_magnitude_are_the_number((text, value) in number()) {
+    fn digits_and_magnitude_give_the_value_of_a_number((text, value) in number()) {
         let number = Number::parse(text.as_bytes()).unwrap();
         let mut digits: Vec<u8> = number.digits().collect();
         while digits.last() == Some(&0) {
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn strings_compare_by_what_they_say((a, x) in string(), (b, y) in string()) {
+    fn strings_compare_by_their_decoded_text((a, x) in string(), (b, y) in string()) {
         let (a, b) = (Text::new(a.as_bytes()), Text::new(b.as_bytes()));
         prop_assert_eq!(a.cmp(&b), x.cmp(&y));
         prop_assert!(a.is(&x));
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn equality_is_that_of_another_parser(a in value(), b in value()) {
+    fn equality_matches_another_parser(a in value(), b in value()) {
         let (x, y) = (a.to_string(), b.to_string());
         prop_assert_eq!(equal(x.as_bytes(), y.as_bytes()), a == b);
         let prints = [&x, &y].map(|v| fingerprint(v.as_bytes(), hash).unwrap());

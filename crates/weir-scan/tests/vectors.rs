@@ -154,12 +154,12 @@ fn check(text: &str, least: usize, answer: impl Fn(&Case, Simd) -> String) {
 }
 
 #[test]
-fn each_level_says_what_the_vectors_say() {
+fn each_level_has_the_verdicts_of_the_vectors() {
     check(VERDICTS, 100, verdicts);
 }
 
 #[test]
-fn what_is_not_utf_8_is_refused_as_the_vectors_say() {
+fn invalid_utf_8_has_the_verdicts_of_the_vectors() {
     check(ILL_FORMED, 25, |case, simd| {
         assert!(std::str::from_utf8(&case.page).is_err(), "{}", case.name);
         verdicts(case, simd)
@@ -167,6 +167,6 @@ fn what_is_not_utf_8_is_refused_as_the_vectors_say() {
 }
 
 #[test]
-fn items_are_those_of_the_vectors() {
+fn items_equal_those_of_the_vectors() {
     check(SHAPES, 20, listing);
 }
