@@ -167,8 +167,8 @@ pub fn guard(parent: u32, words: &[String]) -> Result<()> {
     };
     // The kernel keeps this setting across `exec`.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;
-    let there = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
-    if there != Some(parent) {
+    let actual = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+    if actual != Some(parent) {
         // The parent ended before the setting was made.
         return Err(failed(std::io::ErrorKind::NotFound.into()));
     }
@@ -192,7 +192,7 @@ pub fn spawn_on(command: &mut Command, cpu: Option<usize>) -> std::io::Result<st
     child
 }
 
-/// Whether every thread of process `pid` may run on `cpu` alone.
+/// Whether every thread of process `pid` is pinned to `cpu`.
 pub fn is_pinned(pid: u32, cpu: usize) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return false;
@@ -234,7 +234,7 @@ impl Child {
             hello: Hello::default(),
         };
         let greeting = child.receive()?;
-        child.hello = Hello::parse(&greeting).map_err(|error| child.complain(error))?;
+        child.hello = Hello::parse(&greeting).map_err(|error| child.failure(error))?;
         if let Some(cpu) = launch.cpu
             && !is_pinned(child.pid(), cpu)
         {
@@ -270,16 +270,16 @@ impl Child {
     /// Executes input `input` once, untimed.
     pub fn check(&mut self, input: usize) -> Result<Answer> {
         let line = self.ask(&Request::Check(input))?;
-        Answer::parse(&line).map_err(|error| self.complain(error))
+        Answer::parse(&line).map_err(|error| self.failure(error))
     }
 
     /// Times `iterations` of input `input`.
     pub fn run(&mut self, input: usize, iterations: u64) -> Result<Timed> {
         let line = self.ask(&Request::Run(input, iterations))?;
-        Timed::parse(&line).map_err(|error| self.complain(error))
+        Timed::parse(&line).map_err(|error| self.failure(error))
     }
 
-    fn complain(&self, error: impl std::fmt::Display) -> LabError {
+    fn failure(&self, error: impl std::fmt::Display) -> LabError {
         LabError::contender(&self.name, error.to_string())
     }
 
@@ -290,11 +290,11 @@ impl Child {
             .as_mut()
             .map(|input| input.write_all(line.as_bytes()));
         if !matches!(sent, Some(Ok(()))) {
-            return Err(self.complain("ended before it received the request"));
+            return Err(self.failure("ended before it received the request"));
         }
         let answer = self.receive()?;
         match answer.strip_prefix("error\t") {
-            Some(what) => Err(self.complain(what)),
+            Some(what) => Err(self.failure(what)),
             None => Ok(answer),
         }
     }
@@ -302,13 +302,13 @@ impl Child {
     fn receive(&mut self) -> Result<String> {
         match self.lines.recv_timeout(self.timeout) {
             Ok(Ok(line)) => Ok(line),
-            Ok(Err(error)) => Err(self.complain(error)),
+            Ok(Err(error)) => Err(self.failure(error)),
             Err(RecvTimeoutError::Timeout) => {
-                Err(self.complain(format!("no answer within {} s", self.timeout.as_secs())))
+                Err(self.failure(format!("no answer within {} s", self.timeout.as_secs())))
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let end = self.end();
-                Err(self.complain(end))
+                Err(self.failure(end))
             }
         }
     }

@@ -357,7 +357,7 @@ fn flames(dir: &Path) -> Result<Vec<(String, String)>> {
 
 /// Copies the parts of a result set that are committed (summary, report, plan, fingerprint and the
 /// compressed samples) to `to`. Refuses an incomplete set: a quick run, a run of some contenders, a
-/// missing block or contender, or a claim that was not measured.
+/// missing block, a missing contender that is not optional, or a claim that was not measured.
 pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     make_report(dir, &mut std::io::sink())?;
     let set = ResultSet::open(dir)?;
@@ -365,7 +365,7 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     let blocks = set.read_blocks(&plan)?;
     let experiment = Experiment::read(&set.path("experiment.toml"))?;
     let summary = Summary::new(&experiment, &plan, &blocks);
-    if let Some(lack) = lack(&plan, &blocks).or_else(|| unmeasured(&summary)) {
+    if let Some(lack) = lack(&experiment, &plan, &blocks).or_else(|| unmeasured(&summary)) {
         let what = format!("{} is not a whole record: {lack}", dir.display());
         return Err(LabError::Usage { what });
     }
@@ -405,8 +405,8 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     print(out, &format!("recorded in {}\n", to.display()))
 }
 
-/// The parts that a result set lacks to be recorded.
-fn lack(plan: &Plan, blocks: &[Block]) -> Option<String> {
+/// The first reason why a result set is incomplete.
+fn lack(experiment: &Experiment, plan: &Plan, blocks: &[Block]) -> Option<String> {
     if plan.quick {
         return Some("it was a quick run".to_owned());
     }
@@ -417,14 +417,20 @@ fn lack(plan: &Plan, blocks: &[Block]) -> Option<String> {
         return Some("it read a site that others cannot read".to_owned());
     }
     if blocks.len() < plan.blocks {
-        let (there, all) = (blocks.len(), plan.blocks);
-        return Some(format!("{there} of {all} blocks are there"));
+        let (measured, all) = (blocks.len(), plan.blocks);
+        return Some(format!("{measured} of {all} blocks were measured"));
     }
     let failed = plan.failed.iter();
     let failed = failed.chain(blocks.iter().flat_map(|block| &block.head.failed));
-    let mut gone = failed.map(|failure| format!("{} failed", failure.contender));
-    let absent = plan.absent.first();
-    gone.next()
+    let mut failed = failed.map(|failure| format!("{} failed", failure.contender));
+    let is_optional = |name: &str| {
+        let mut contenders = experiment.contenders.iter();
+        contenders.any(|contender| contender.name == name && contender.optional)
+    };
+    let mut absent = plan.absent.iter();
+    let absent = absent.find(|absent| !is_optional(&absent.contender));
+    failed
+        .next()
         .or_else(|| absent.map(|absent| format!("{} was left out", absent.contender)))
 }
 
@@ -478,8 +484,8 @@ fn known(name: &str) -> Result<Box<dyn crate::contender::Contender>> {
 const NOISE: &str = r#"
 [experiment]
 name = "noise"
-title = "What this machine can resolve"
-question = "How far apart do two copies of the same work come out?"
+title = "The noise of this machine"
+question = "How much do the times of two copies of equal work differ?"
 mode = "inproc"
 twin = "spin"
 foreign_max = 1.0

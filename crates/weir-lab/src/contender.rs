@@ -195,11 +195,11 @@ pub const BUILT_IN: [(&str, &str); 56] = [
         "micro-merge",
         "this project's query engine: an ordered merge",
     ),
-    ("micro-merge-heap", "a merge of ready keys by a binary heap"),
+    ("micro-merge-heap", "a merge of parsed keys by a binary heap"),
     ("micro-merge-copy", "a copy of the pages of a merge"),
     (
         "canary",
-        "integer loop and 32 MiB copy: what the machine does to fixed work",
+        "an integer loop and a copy of 32 MiB: the speed of the machine",
     ),
     ("floor-copy", "copy and CRC-32C of the messages of a load"),
     (
@@ -216,7 +216,7 @@ pub const BUILT_IN: [(&str, &str); 56] = [
     ),
     (
         "weir-put",
-        "this project's store: puts, all answers awaited",
+        "this project's store: puts, until all are answered",
     ),
     (
         "weir-listen",
@@ -226,15 +226,15 @@ pub const BUILT_IN: [(&str, &str); 56] = [
     ("weir-keys", "this project's store: memory of keys"),
     (
         "weir-program",
-        "this project's store: puts into a topic under a program",
+        "this project's store: puts into a topic with a program",
     ),
     (
         "weir-deploy",
-        "this project's store: making topics under programs",
+        "this project's store: creating topics with programs",
     ),
     (
         "weir-hostile",
-        "this project's store: modules that do what they should not",
+        "this project's store: hostile modules at the default fuel",
     ),
     (
         "weir-serve",
@@ -243,6 +243,10 @@ pub const BUILT_IN: [(&str, &str); 56] = [
     (
         "weir-failover",
         "this project's cluster: the time without writes when its leader changes",
+    ),
+    (
+        "weir-catch-up",
+        "this project's cluster: a node that joins while a client writes",
     ),
     (
         "weir-readers",
@@ -254,13 +258,13 @@ pub const BUILT_IN: [(&str, &str); 56] = [
     ),
     (
         "weir-idle",
-        "this project's server: many connections that do nothing",
+        "this project's server: many idle connections",
     ),
     (
         "weir-query",
         "this project's command: a query of a file of JSON values",
     ),
-    ("decompress", "a compressed file is read and dropped"),
+    ("decompress", "a compressed file, decompressed and dropped"),
     (
         "find-first",
         "this project's scanner: the first member of a large object",
@@ -277,15 +281,15 @@ pub const BUILT_IN: [(&str, &str); 56] = [
         "json-tree",
         "serde_json: a document into an owned tree and written again",
     ),
-    ("weir-crash", "makes the image for `weir-open` and aborts"),
+    ("weir-crash", "writes the store that `weir-open` opens, and aborts"),
     (
         "spin",
         "an integer loop of `units` steps; for tests and `noise`",
     ),
-    ("synthetic", "answers made-up times; for tests of the lab"),
+    ("synthetic", "reports invented times; for tests of the lab"),
     (
         "wrong",
-        "answers made-up times and a wrong content; for tests of the lab",
+        "reports invented times and a wrong answer; for tests of the lab",
     ),
 ];
 
@@ -339,6 +343,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-hostile" => Box::new(program::hostile::Hostile::default()),
         "weir-serve" => Box::new(served::Served::default()),
         "weir-failover" => Box::new(served::failover::Failover::default()),
+        "weir-catch-up" => Box::new(served::catch_up::CatchUp::default()),
         "weir-tail" => Box::new(served::tail::Tail::default()),
         "weir-readers" => Box::new(served::readers::Readers::default()),
         "weir-idle" => Box::new(served::idle::Idle::default()),

@@ -55,7 +55,7 @@ pub enum LabError {
     },
     /// A contender could not be started.
     #[error(
-        "contender `{contender}`: cannot start {program}: {source} (peers are built by lab/peers/install.sh)"
+        "contender `{contender}`: cannot start {program}: {source} (lab/peers/install.sh builds the peers)"
     )]
     Start {
         /// Name of the contender.
@@ -100,9 +100,9 @@ pub enum LabError {
         /// Its answer.
         right_answer: String,
     },
-    /// A contender does not behave as all contenders must.
+    /// A contender does not behave as the verification expects.
     #[error("{what}")]
-    Unlike {
+    WrongBehaviour {
         /// The contender, and its behaviour.
         what: String,
     },
@@ -131,7 +131,7 @@ pub enum LabError {
         "{disturbed} of {total} blocks were disturbed by other work; the machine is too noisy to decide (see the report)"
     )]
     TooNoisy {
-        /// Blocks over the threshold, after one repetition each.
+        /// Disturbed blocks. Each was repeated once.
         disturbed: usize,
         /// Blocks in all.
         total: usize,
@@ -142,7 +142,7 @@ pub enum LabError {
     #[error("interrupted while contenders were checked; no block was measured")]
     Cancelled,
     /// The user interrupted the run; the measured blocks are stored.
-    #[error("interrupted; go on with: weir-lab run --resume {}", dir.display())]
+    #[error("interrupted; resume with: weir-lab run --resume {}", dir.display())]
     Interrupted {
         /// The result set.
         dir: PathBuf,
@@ -186,7 +186,7 @@ impl LabError {
             LabError::Usage { .. } | LabError::Schema { .. } | LabError::Experiment { .. } => 2,
             LabError::Regressed { .. } => 3,
             LabError::TooNoisy { .. } => 4,
-            LabError::Disagree { .. } | LabError::Unlike { .. } => 5,
+            LabError::Disagree { .. } | LabError::WrongBehaviour { .. } => 5,
             LabError::Cancelled | LabError::Interrupted { .. } => 130,
             _ => 1,
         }

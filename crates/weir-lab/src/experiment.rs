@@ -228,6 +228,9 @@ pub struct ContenderSpec {
     /// What its program needs to be built. If the program is missing, the contender is left out and
     /// reports say so. Without this field, a missing program is an error.
     pub needs: Option<String>,
+    /// Whether a run can be recorded in which this contender is left out because of `needs`.
+    #[serde(default)]
+    pub optional: bool,
     /// Whether `--quick` runs this contender.
     #[serde(default = "default_true")]
     pub quick: bool,
@@ -416,7 +419,7 @@ impl Experiment {
         spec.map_or(Load::default(), |spec| spec.load)
     }
 
-    fn complain<T>(&self, what: impl Into<String>) -> Result<T> {
+    fn invalid<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(LabError::experiment(&self.header.name, what))
     }
 
@@ -424,7 +427,7 @@ impl Experiment {
         let header = &self.header;
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if header.name.is_empty() || !header.name.chars().all(plain) {
-            return self.complain("a name is letters, digits and `-`");
+            return self.invalid("a name is letters, digits and `-`");
         }
         for (what, count, most) in [
             ("contenders", self.contenders.len(), ENTRIES_MAX),
@@ -433,18 +436,18 @@ impl Experiment {
             ("samples", header.samples, SAMPLES_MAX),
         ] {
             if count == 0 || count > most {
-                return self.complain(format!("{count} {what}; 1 to {most} are possible"));
+                return self.invalid(format!("{count} {what}; 1 to {most} are possible"));
             }
         }
         if !(0.0..=1.0).contains(&header.foreign_max) {
-            return self.complain("foreign_max is a share, 0 to 1");
+            return self.invalid("foreign_max is a share, 0 to 1");
         }
         if !(1..=QUICK_S_MAX).contains(&header.quick_s) {
-            return self.complain(format!("quick_s is 1 to {QUICK_S_MAX} seconds"));
+            return self.invalid(format!("quick_s is 1 to {QUICK_S_MAX} seconds"));
         }
         for contender in &self.contenders {
             if contender.builtin.is_some() == contender.command.is_some() {
-                return self.complain(format!(
+                return self.invalid(format!(
                     "contender `{}` needs either `builtin` or `command`",
                     contender.name
                 ));
@@ -452,10 +455,10 @@ impl Experiment {
             if let Some(name) = &contender.builtin
                 && !BUILT_IN.iter().any(|(known, _)| known == name)
             {
-                return self.complain(format!("there is no built-in contender `{name}`"));
+                return self.invalid(format!("there is no built-in contender `{name}`"));
             }
             if contender.command.as_ref().is_some_and(Vec::is_empty) {
-                return self.complain(format!("contender `{}`: empty command", contender.name));
+                return self.invalid(format!("contender `{}`: empty command", contender.name));
             }
         }
         if let Some(twin) = &header.twin
@@ -464,7 +467,7 @@ impl Experiment {
                 .iter()
                 .any(|contender| contender.name == *twin)
         {
-            return self.complain(format!("twin `{twin}` is not a contender"));
+            return self.invalid(format!("twin `{twin}` is not a contender"));
         }
         self.claims
             .iter()
@@ -483,7 +486,7 @@ impl Experiment {
         ];
         let given: Vec<f64> = bars.into_iter().flatten().collect();
         if given.len() != 1 || given.iter().any(|bar| !bar.is_finite() || *bar < 0.0) {
-            return self.complain(format!(
+            return self.invalid(format!(
                 "{place} needs exactly one of max_ratio, min_ratio, min_effect, max_value, min_value, max_more, and not below 0"
             ));
         }
@@ -491,14 +494,14 @@ impl Experiment {
         let upper = upper.is_some();
         let lower = claim.min_ratio.or(claim.min_value).is_some();
         if (upper && claim.expect != Expect::Lower) || (lower && claim.expect != Expect::Higher) {
-            return self.complain(format!(
+            return self.invalid(format!(
                 "{place}: `expect` and the bar point in different ways"
             ));
         }
         let absolute = claim.max_value.or(claim.min_value).is_some();
         let against = claim.compare.len() > 1 || !claim.bound.is_empty();
         if claim.compare.is_empty() || absolute == against {
-            return self.complain(format!(
+            return self.invalid(format!(
                 "{place}: a ratio needs something to compare with, a value stands alone"
             ));
         }
@@ -506,7 +509,7 @@ impl Experiment {
         for reference in claim.compare.iter().chain(terms) {
             let contender = Reference::parse(reference, &claim.metric).contender;
             if !self.contenders.iter().any(|known| known.name == contender) {
-                return self.complain(format!("{place}: `{contender}` is not a contender"));
+                return self.invalid(format!("{place}: `{contender}` is not a contender"));
             }
         }
         Ok(())

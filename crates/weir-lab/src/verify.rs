@@ -118,7 +118,7 @@ pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Re
     say(&format!("\n{}", table.render()))?;
     match wrong {
         None => Ok(()),
-        Some(error) => Err(LabError::Unlike {
+        Some(error) => Err(LabError::WrongBehaviour {
             what: error.to_string(),
         }),
     }

@@ -321,6 +321,20 @@ fn a_program_that_is_not_there_is_a_gap_with_a_name() {
 }
 
 #[test]
+fn a_run_without_an_optional_contender_can_be_recorded() {
+    for (line, code) in [("optional = true\n", 0), ("", 2)] {
+        let absent = "[[contender]]\nname = \"foreign\"\ncommand = [\"{peers}/foreign\"]\nneeds = \"luck\"\n";
+        let dir = laboratory(&experiment(1.5, &(absent.to_owned() + line)));
+        let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+        assert!(text(&out.stdout).contains("LEFT OUT: foreign"));
+        let set = result_set(dir.path());
+        let record = ["record", set.to_str().unwrap(), "lab/record/t"];
+        let out = run(dir.path(), &record);
+        assert_eq!(out.status.code(), Some(code), "{}", text(&out.stderr));
+    }
+}
+
+#[test]
 fn an_unoptimised_contender_is_refused() {
     let script = r"printf 'hello\t1\tprofile=debug\n'; cat";
     let slow_build =

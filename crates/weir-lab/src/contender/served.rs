@@ -4,6 +4,7 @@
 //! The server is the program `weir` beside this one. It is stopped while others are measured.
 //! Before each timed part, earlier writes are synced.
 
+pub mod catch_up;
 pub mod failover;
 pub mod idle;
 pub mod readers;
@@ -16,10 +17,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::sched_getaffinity;
-use weir::{ClientId, Intention, Operation, ReadFrom, RecordKind, Session, Weir};
+use weir::{ClientId, ClusterStatus, Intention, Operation, ReadFrom, RecordKind, Session, Weir};
 
 use super::program::write::transfer;
 use super::program::{arguments, create, module};
@@ -57,6 +59,11 @@ struct Input {
     /// Whether a client waits for each answer before it sends the next call.
     alone: bool,
 }
+
+/// Maximum time until all nodes of a cluster run and have applied everything.
+const WHOLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Pause between two requests for the status of the nodes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Options of the server besides its addresses. All connections of the lab come from one address,
 /// and wait while others are measured.
@@ -128,6 +135,30 @@ impl Server {
             send(&node.process, signal)?;
         }
         Ok(())
+    }
+
+    /// The cluster status of each node that answers.
+    fn cluster_status(&self) -> Vec<ClusterStatus> {
+        self.nodes.iter().filter_map(Node::cluster_status).collect()
+    }
+
+    /// Waits until all nodes answer, have the same leader and have applied everything. Returns the
+    /// number of the leader.
+    fn wait_until_whole(&self) -> Result<u64, ContenderError> {
+        let until = Instant::now() + WHOLE_TIMEOUT;
+        while Instant::now() < until {
+            let all = self.cluster_status();
+            let leader = all.first().and_then(|first| first.leader);
+            let newest = all.iter().map(|node| node.last).max();
+            let is_whole = all.len() == self.nodes.len()
+                && all.iter().all(|node| node.leader == leader)
+                && all.iter().all(|node| Some(node.applied) == newest);
+            if let (Some(leader), true) = (leader, is_whole) {
+                return Ok(leader);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Err(failed("not all nodes of the cluster came up"))
     }
 
     /// The sum of a field in the status of all processes, in bytes.
@@ -203,6 +234,16 @@ impl Node {
         // Further output of the server must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         Ok(node)
+    }
+
+    /// The status of the cluster, as this node knows it; `None` if it does not answer.
+    fn cluster_status(&self) -> Option<ClusterStatus> {
+        Weir::connect(&self.url)
+            .ok()?
+            .status()
+            .ok()?
+            .server?
+            .cluster
     }
 
     /// Kills the process and waits for its end.

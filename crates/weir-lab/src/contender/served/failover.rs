@@ -6,18 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use weir::{ClusterStatus, Topic, Weir};
+use weir::{Topic, Weir};
 
-use super::{Node, Server};
+use super::{Node, POLL_INTERVAL, Server, WHOLE_TIMEOUT};
 use crate::clock::Stopwatch;
 use crate::contender::store::failed;
 use crate::contender::{Contender, ContenderError, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// Maximum time until all nodes are up again and have applied everything.
-const WHOLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Pause between two requests for the status of the nodes.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which the client writes before and after the event.
 const MARGIN: Duration = Duration::from_millis(100);
 /// The topic of all writes.
@@ -38,38 +34,6 @@ struct Running {
 }
 
 impl Running {
-    /// The status of each node that answers.
-    fn status(&self) -> Vec<ClusterStatus> {
-        let ask = |node: &Node| {
-            Weir::connect(&node.url)
-                .ok()?
-                .status()
-                .ok()?
-                .server?
-                .cluster
-        };
-        self.server.nodes.iter().filter_map(ask).collect()
-    }
-
-    /// Waits until all nodes answer, have one leader and have applied everything. Returns the number
-    /// of the leader.
-    fn whole(&self) -> Result<u64, ContenderError> {
-        let until = Instant::now() + WHOLE_TIMEOUT;
-        while Instant::now() < until {
-            let all = self.status();
-            let leader = all.first().and_then(|first| first.leader);
-            let newest = all.iter().map(|node| node.last).max();
-            let is_whole = all.len() == self.server.nodes.len()
-                && all.iter().all(|node| node.leader == leader)
-                && all.iter().all(|node| Some(node.applied) == newest);
-            if let (Some(leader), true) = (leader, is_whole) {
-                return Ok(leader);
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        Err(failed("not all nodes of the cluster came up"))
-    }
-
     /// Index of a node in the list, from its number.
     fn place(&self, number: u64) -> Result<usize, ContenderError> {
         let place = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
@@ -80,7 +44,7 @@ impl Running {
 
     /// Longest time between two answers to a client during the event.
     fn event(&mut self) -> Result<Duration, ContenderError> {
-        let leader = self.whole()?;
+        let leader = self.server.wait_until_whole()?;
         let place = self.place(leader)?;
         let weir = Weir::connect(&self.server.url).map_err(failed)?;
         let topic = weir.topic(TOPIC).map_err(failed)?;
