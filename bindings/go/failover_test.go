@@ -48,11 +48,11 @@ func cluster(t *testing.T) *trial {
 		_ = started.Wait()
 	})
 	found := &trial{t: t, input: input, output: bufio.NewScanner(output)}
-	found.address = found.line()
+	found.address = found.readLine()
 	return found
 }
 
-func (c *trial) line() string {
+func (c *trial) readLine() string {
 	c.t.Helper()
 	if !c.output.Scan() {
 		c.t.Fatal("the cluster has ended")
@@ -68,8 +68,8 @@ func (c *trial) request(what string) {
 	}
 }
 
-// reads reads the records after offset last up to offset to, and checks that each arrives once and in order.
-func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint64) {
+// checkRecords reads the records after offset last up to offset to, and checks that each arrives once and in order.
+func checkRecords(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint64) {
 	t.Helper()
 	for last < to {
 		page, err := reader.Next(ctx)
@@ -83,13 +83,13 @@ func reads(ctx context.Context, t *testing.T, reader *weir.Reader, last, to uint
 				want = fmt.Sprint(last - 2)
 			}
 			if record.Offset() != last || string(record.Value()) != want {
-				t.Fatalf("%d %q in place of %d %q", record.Offset(), record.Value(), last, want)
+				t.Fatalf("%d %q instead of %d %q", record.Offset(), record.Value(), last, want)
 			}
 		}
 		page.Release()
 	}
 	if last != to {
-		t.Fatalf("%d records in place of %d", last, to)
+		t.Fatalf("%d records instead of %d", last, to)
 	}
 }
 
@@ -130,11 +130,11 @@ func TestAKilledLeaderLosesNoWriteAndAWriteIsReceivedBeforeItIsCommitted(t *test
 	defer listener.Close()
 	for n := range end {
 		if n == kill {
-			reads(ctx, t, listener, 0, kill+1)
+			checkRecords(ctx, t, listener, 0, kill+1)
 			started.request("kill")
 		}
 		if n == dead {
-			if line := started.line(); !strings.HasPrefix(line, "killed ") {
+			if line := started.readLine(); !strings.HasPrefix(line, "killed ") {
 				t.Fatal(line)
 			}
 		}
@@ -145,21 +145,21 @@ func TestAKilledLeaderLosesNoWriteAndAWriteIsReceivedBeforeItIsCommitted(t *test
 			t.Fatal(n, verdicts, err)
 		}
 	}
-	reads(ctx, t, listener, kill+1, end+1)
+	checkRecords(ctx, t, listener, kill+1, end+1)
 	reader, err := orders.Reader(ctx, weir.FromStart())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	reads(ctx, t, reader, 0, end+1)
+	checkRecords(ctx, t, reader, 0, end+1)
 	if page, err := reader.TryNext(ctx); page != nil || err != nil {
-		t.Fatal("a record that was not written", err)
+		t.Fatal("a page after the last record", err)
 	}
 	checkValue(ctx, t, store, weir.ConsistencyLinear, "299")
 	// The connection moves to the leader, which stays reachable.
 	checkValue(ctx, t, store, weir.ConsistencyLeader, "299")
 	started.request("stop")
-	if line := started.line(); line != "stopped" {
+	if line := started.readLine(); line != "stopped" {
 		t.Fatal(line)
 	}
 	checkValue(ctx, t, store, weir.ConsistencyLocal, "299")
@@ -174,7 +174,7 @@ func TestAKilledLeaderLosesNoWriteAndAWriteIsReceivedBeforeItIsCommitted(t *test
 		t.Fatal(err)
 	}
 	started.request("continue")
-	if line := started.line(); line != "continued" {
+	if line := started.readLine(); line != "continued" {
 		t.Fatal(line)
 	}
 	if verdicts, err := pending.Wait(ctx); err != nil || !verdicts[0].Valid() {

@@ -82,7 +82,7 @@ func TestALoanIsReturnedOnceAfterItsLastResult(t *testing.T) {
 	if err := source.EnqueuePinned(page, nil, func(got []byte) {
 		returned++
 		if &got[0] != &page[0] {
-			t.Error("another page came back")
+			t.Error("another page was returned")
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestALoanIsReturnedOnceAfterItsLastResult(t *testing.T) {
 	query.Close()
 	first.Release()
 	if returned != 0 {
-		t.Fatal("the page came back while a result was in it")
+		t.Fatal("the page was returned while a result was in it")
 	}
 	if got := string(second.At(0).Bytes()); got != "3" {
 		t.Fatalf("after the query: %s", got)
@@ -102,13 +102,13 @@ func TestALoanIsReturnedOnceAfterItsLastResult(t *testing.T) {
 	second.Release()
 	second.Release()
 	if returned != 1 {
-		t.Fatalf("the page came back %d times", returned)
+		t.Fatalf("the page was returned %d times", returned)
 	}
 }
 
 func TestARejectedLoanStaysWithTheCaller(t *testing.T) {
 	query, source := newLineQuery(t, weir.QueryOptions{Order: "$.n"})
-	refuse := func([]byte) { t.Error("a page came back that was not taken") }
+	refuse := func([]byte) { t.Error("a rejected page was returned") }
 	err := source.EnqueuePinned([]byte(`{"n":"x`), nil, refuse)
 	if !errors.Is(err, weir.ErrUnterminatedString) {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func TestAClosedQueryAndBadOptionsAreErrors(t *testing.T) {
 	query.Close()
 	query.Close()
 	if err := source.Finish(); err == nil {
-		t.Error("a closed query takes calls")
+		t.Error("a closed query accepts calls")
 	}
 	if _, err := weir.NewQuery(weir.QueryOptions{Mode: 99}); !errors.Is(err, weir.ErrBadOption) {
 		t.Error(err)

@@ -132,7 +132,7 @@ func TestWritesConditionsAndReads(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 		if _, ok, err := orders.Get(ctx, []byte("k")); ok || err != nil {
-			t.Fatal("the key is there", err)
+			t.Fatal("the key exists", err)
 		}
 		if record, ok, err := orders.At(ctx, 2); !ok || err != nil || string(record.Key()) != "k" {
 			t.Fatal(ok, err)
@@ -382,7 +382,7 @@ func TestANegativeTimeOrNumberIsAnError(t *testing.T) {
 		},
 	} {
 		if err := call(); !errors.Is(err, weir.ErrBadOption) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v in place of %s", err, want)
+			t.Errorf("%v instead of %s", err, want)
 		}
 	}
 	// The longest time is not the default either.
@@ -495,7 +495,7 @@ func TestAClosedStoreFailsAndItsPagesStayValid(t *testing.T) {
 		t.Fatal("a page ended with its store")
 	}
 	if _, err := store.Topic("t").Append(context.Background(), nil); err == nil {
-		t.Fatal("a closed store takes writes")
+		t.Fatal("a closed store accepts writes")
 	}
 }
 
@@ -627,7 +627,7 @@ func TestAQueryOverTopicsStartsAtAPosition(t *testing.T) {
 			}
 			query.Close()
 			if got != want {
-				t.Fatalf("%q in place of %q", got, want)
+				t.Fatalf("%q instead of %q", got, want)
 			}
 		}
 		latest := weir.TopicsOptions{Topics: []string{"orders"}, Latest: true, From: weir.FromEnd()}

@@ -16,10 +16,10 @@ import (
 // relay is a proxy between clients and a server. It can hold back the replies of the
 // server.
 type relay struct {
-	address string
-	asked   chan struct{} // a client sent a request while replies are held back
-	gate    sync.RWMutex  // locked while replies are held back
-	held    chan struct{} // has a value while replies are held back
+	address   string
+	requested chan struct{} // a client sent a request while replies are held back
+	gate      sync.RWMutex  // locked while replies are held back
+	held      chan struct{} // has a value while replies are held back
 }
 
 // newRelay returns a relay to a new server.
@@ -32,9 +32,9 @@ func newRelay(t testing.TB) *relay {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	r := &relay{
-		address: "weir://" + listener.Addr().String(),
-		asked:   make(chan struct{}, 1),
-		held:    make(chan struct{}, 1),
+		address:   "weir://" + listener.Addr().String(),
+		requested: make(chan struct{}, 1),
+		held:      make(chan struct{}, 1),
 	}
 	go func() {
 		for {
@@ -68,7 +68,7 @@ func (r *relay) pass(client net.Conn, address string) {
 		n, err := client.Read(into)
 		if len(r.held) > 0 {
 			select {
-			case r.asked <- struct{}{}:
+			case r.requested <- struct{}{}:
 			default:
 			}
 		}
@@ -84,7 +84,7 @@ func (r reader) Read(into []byte) (int, error) { return r(into) }
 func (r *relay) hold() {
 	r.gate.Lock()
 	select {
-	case <-r.asked:
+	case <-r.requested:
 	default:
 	}
 	r.held <- struct{}{}
@@ -235,7 +235,7 @@ func TestACancelReachesEveryCallThatWaitsForAServer(t *testing.T) {
 		go func() { ended <- one.call(ctx) }()
 		if one.name != "Session.Resume" {
 			// This call sends no request: it waits for earlier answers.
-			<-relay.asked
+			<-relay.requested
 		}
 		cancel(reason)
 		if err := <-ended; !errors.Is(err, one.code) || !errors.Is(err, reason) {

@@ -449,8 +449,8 @@ test('items of a page are read with and without an object for each', () => {
   a.enqueue('[{"n":30}]')
   b.enqueue('[{"n":1}]')
   const { page } = query.next()
-  const said = Array.from(page, (item) => [item.source, item.index, item.pageNumber, item.constructed, item.text()])
-  assert.deepStrictEqual(said, [
+  const properties = Array.from(page, (item) => [item.source, item.index, item.pageNumber, item.constructed, item.text()])
+  assert.deepStrictEqual(properties, [
     [1, 0, 0, false, '{"n":1}'],
     [0, 0, 0, false, '{"n":2}'],
     [0, 1, 0, false, '{"n":4}'],
@@ -471,7 +471,7 @@ test('a released page is unusable, and the next page may reuse its memory', () =
   const source = query.addSource()
   source.enqueue('["a","b","c","d","e","f","g","hhh","ij"]')
   const next = () => query.next({ maxItems: 2 }).page
-  const asked = (page, item) => [
+  const calls = (page, item) => [
     () => page.at(0), () => [...page], () => page.spans, () => page.bytes, () => item.bytes, () => item.text(),
     () => item.json(), () => item.get('$'), () => page.values('$'), () => item.toBuffer(), () => item.source, () => item.index,
     () => item.pageNumber, () => item.constructed,
@@ -483,7 +483,7 @@ test('a released page is unusable, and the next page may reuse its memory', () =
   first.release()
   const second = next()
   first.release()
-  for (const ask of asked(first, kept)) assert.throws(ask, /the page was released/)
+  for (const call of calls(first, kept)) assert.throws(call, /the page was released/)
   assert.deepStrictEqual([first.length, first.released, kept.length], [2, true, 3])
   // There are views of these two: views of bytes become empty, numbers do not change.
   const third = next()

@@ -68,12 +68,12 @@ def test_a_buffer_gets_its_memory_back_when_its_page_is_rejected() -> None:
 def test_bytes_are_not_copied_and_are_released() -> None:
     query = weir.Query()
     source = query.add_source()
-    given = bytearray(b"[1,2]")
-    source.enqueue(given, "next")
-    given[1:2] = b"9"
+    copied = bytearray(b"[1,2]")
+    source.enqueue(copied, "next")
+    copied[1:2] = b"9"
     page = b'["' + b"x" * 1_000_000 + b'"]'
     source.enqueue(page)
-    assert query.buffered_bytes == len(page) + len(given)
+    assert query.buffered_bytes == len(page) + len(copied)
     first = query.next(2)
     assert isinstance(first, weir.Page) and [bytes(item) for item in first] == [b"1", b"2"]
     result = query.next()
@@ -127,17 +127,17 @@ def test_needs_are_fetched_until_the_end() -> None:
         b"a": {None: ('[{"n":1},{"n":4}]', "a2"), b"a2": ('[{"n":6}]', None)},
         b"b": {None: ('[{"n":2}]', "b2"), b"b2": ("[]", b"b3"), b"b3": ('[{"n":5}]', None)},
     }
-    asked = []
+    requested = []
 
     def fetch(need: weir.Need) -> tuple[str, str | bytes | None]:
-        asked.append((need.source.name, need.continuation))
+        requested.append((need.source.name, need.continuation))
         return pages[need.source.name][need.continuation]
 
     query = weir.Query(order="$.n")
     for name in pages:
         query.add_source(name, sorted=True)
     found = [item.get("$.n") for page in weir.pages(query, fetch, max_items=1) for item in page]
-    assert found == [1, 2, 4, 5, 6] and len(asked) == 5
+    assert found == [1, 2, 4, 5, 6] and len(requested) == 5
 
 
 def test_a_fetch_that_enqueues_nothing_is_an_error() -> None:
@@ -148,18 +148,18 @@ def test_a_fetch_that_enqueues_nothing_is_an_error() -> None:
         return [page async for page in weir.apages(query, nothing)]
 
     without = "BAD_OPTION: a page of source north is needed; give `fetch`"
-    given = "BAD_OPTION: `fetch` enqueued nothing, and a page of source north is needed"
+    empty = "BAD_OPTION: `fetch` enqueued nothing, and a page of source north is needed"
     runs: list[tuple[Callable[[weir.Query], object], str]] = [
         (lambda query: list(weir.pages(query)), without),
-        (lambda query: list(weir.pages(query, lambda need: None)), given),
-        (lambda query: asyncio.run(later(query)), given),
+        (lambda query: list(weir.pages(query, lambda need: None)), empty),
+        (lambda query: asyncio.run(later(query)), empty),
     ]
-    for run, said in runs:
+    for run, message in runs:
         query = weir.Query()
         source = query.add_source("north")
         with pytest.raises(weir.StoreError) as failed:
             run(query)
-        assert str(failed.value) == said
+        assert str(failed.value) == message
         # The query is still usable.
         source.enqueue("[1,2]")
         assert [len(page) for page in weir.pages(query)] == [2]

@@ -13,7 +13,7 @@ import pytest
 import weir
 
 
-def test_values_that_are_read_are_those_that_were_written(topic: weir.Topic) -> None:
+def test_values_are_read_as_they_were_written(topic: weir.Topic) -> None:
     verdict = topic.put("4711", '{"state":"open"}', meta=b"m")
     assert verdict and verdict.valid and verdict.effect == "VALID"
     assert (verdict.offset, verdict.records, verdict.reason, verdict.detail) == (2, 1, None, None)

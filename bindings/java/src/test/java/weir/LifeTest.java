@@ -132,7 +132,7 @@ class LifeTest {
     }
 
     /** Waits until the collector has found a page, and has released everything that it found before. */
-    private static void found(WeakReference<Page> page) {
+    private static void awaitCollected(WeakReference<Page> page) {
         while (page.get() != null) {
             System.gc();
             Thread.yield();
@@ -158,7 +158,7 @@ class LifeTest {
         segments.add(page.get(0).segment());
         page = null;
         for (int at = 0; at < 2; at++) {
-            found(reference);
+            awaitCollected(reference);
             assertEquals(1, Lib.handlesOpen());
             assertEquals(List.of("22", "[1, 22]").get(at), text(segments.removeFirst()));
         }
@@ -175,13 +175,13 @@ class LifeTest {
         collectGarbage();
         try (Query query = new Query(new QueryOptions())) {
             Source source = query.source(new SourceOptions().shape("lines"));
-            Buffer given = new Buffer(8);
-            MemorySegment segment = given.segment();
+            Buffer transferred = new Buffer(8);
+            MemorySegment segment = transferred.segment();
             segment.setString(0, "1\n");
-            source.enqueue(given, 2, null);
+            source.enqueue(transferred, 2, null);
             assertThrows(IllegalStateException.class, () -> segment.set(ValueLayout.JAVA_BYTE, 0, (byte) '2'));
-            assertThrows(IllegalStateException.class, given::segment);
-            given.close();
+            assertThrows(IllegalStateException.class, transferred::segment);
+            transferred.close();
             try (Page page = page(query)) {
                 assertEquals("1", page.get(0).text());
             }

@@ -124,7 +124,7 @@ class StoreTest {
     }
 
     @Test
-    void aRecordPrintsWhatItSays(@TempDir Path directory) throws Exception {
+    void aRecordPrintsItsFields(@TempDir Path directory) throws Exception {
         StoreServer.withLocalStore(directory, store -> {
             Topic topic = store.topic("orders");
             topic.ensure();
