@@ -85,7 +85,10 @@ fn embeddable(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Decodes the text or base64 form of a field that [`json_bytes`] or [`json_value`] printed.
-pub(crate) fn unjson<'a>(text: Option<&'a str>, base: Option<&str>) -> Option<Cow<'a, [u8]>> {
+pub(crate) fn decode_json_field<'a>(
+    text: Option<&'a str>,
+    base: Option<&str>,
+) -> Option<Cow<'a, [u8]>> {
     match (text, base) {
         (Some(text), None) => Some(Cow::Borrowed(text.as_bytes())),
         (None, Some(base)) => from_base64(base).map(Cow::Owned),

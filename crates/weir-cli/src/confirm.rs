@@ -15,12 +15,12 @@ pub(crate) fn confirm(noun: &str, name: &str) -> anyhow::Result<()> {
         )));
     }
     let mut terminal = std::io::stderr();
-    let mut typed = String::new();
+    let mut answer = String::new();
     let read = write!(terminal, "weir: type the name of the {noun} to remove: ")
         .and_then(|()| terminal.flush())
-        .and_then(|()| stdin.lock().read_line(&mut typed));
+        .and_then(|()| stdin.lock().read_line(&mut answer));
     read.failed(|| "cannot read the answer".to_owned())?;
-    if typed.trim() == name {
+    if answer.trim() == name {
         return Ok(());
     }
     let failure = Failure::new(ErrorCode::Cancelled, format!("{name} was not removed"));

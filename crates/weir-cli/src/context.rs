@@ -222,10 +222,10 @@ fn with_options(
     mut context: Context,
     options: &Options,
 ) -> anyhow::Result<Context> {
-    let mut given = caller.credentials.absolute()?;
-    given.identity()?;
-    given.token_env.clone_from(&options.token_env);
-    context.credentials = given.or(context.credentials);
+    let mut credentials = caller.credentials.absolute()?;
+    credentials.identity()?;
+    credentials.token_env.clone_from(&options.token_env);
+    context.credentials = credentials.or(context.credentials);
     if let Some(format) = options.default_output {
         context.output = Some(format.name().to_owned());
     }

@@ -187,7 +187,7 @@ impl<'a> Item<'a> {
     fn value(&self) -> Option<Cow<'_, [u8]>> {
         match self.value {
             Some(raw) => Some(Cow::Borrowed(raw.get().as_bytes())),
-            None => bytes::unjson(self.text.as_deref(), self.value64.as_deref()),
+            None => bytes::decode_json_field(self.text.as_deref(), self.value64.as_deref()),
         }
     }
 }
@@ -224,12 +224,12 @@ impl Items {
     pub(crate) fn item(&mut self, item: &Item<'_>) -> Result<(), String> {
         let kind = item.kind()?;
         let bad = |name: &str| format!("{name}64 is not base64, or is given together with {name}");
-        let key = bytes::unjson(item.key.as_deref(), item.key64.as_deref());
+        let key = bytes::decode_json_field(item.key.as_deref(), item.key64.as_deref());
         let key = key.ok_or_else(|| bad("key"))?;
         if key.is_empty() && (item.key.is_some() || item.key64.is_some()) {
             return Err("the key is empty; omit it for a record without key".to_owned());
         }
-        let meta = bytes::unjson(item.meta.as_deref(), item.meta64.as_deref());
+        let meta = bytes::decode_json_field(item.meta.as_deref(), item.meta64.as_deref());
         let meta = meta.ok_or_else(|| bad("meta"))?;
         let value = item.value().ok_or_else(|| bad("value"))?;
         if kind == Kind::Delete && key.is_empty() {

@@ -186,11 +186,15 @@ fn replica(caller: &Caller, access: Access, name: &str) -> anyhow::Result<Replic
 }
 
 fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
-    let Where::Directory(at) = place::place(caller)? else {
-        return place::open(caller, access);
-    };
-    let (at, progress) = (Path::new(at), Progress::default());
-    let wait = caller.lock_wait;
+    match place::place(caller)? {
+        Where::Directory(at) => open_directory(caller, Path::new(at), access),
+        Where::Server(_) => place::open(caller, access),
+    }
+}
+
+/// Opens the store in a directory, with the limits that issues need.
+pub(crate) fn open_directory(caller: &Caller, at: &Path, access: Access) -> anyhow::Result<Weir> {
+    let (progress, wait) = (Progress::default(), caller.lock_wait);
     place::open_at(
         caller,
         at,

@@ -11,7 +11,7 @@ use weir_jira::contract::{self, Outcome};
 use weir_jira::sim::{SIM_PORT, SimOptions, Simulator, TlsIdentity};
 
 use crate::caller::Caller;
-use crate::jira::failed;
+use crate::jira::{failed, open_directory};
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Failure, FailureContext, note};
 
@@ -92,6 +92,9 @@ pub(crate) struct JiraSimArgs {
     /// Clients must trust it: `SSL_CERT_FILE=FILE weir jira login URL`.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     tls: Option<PathBuf>,
+    /// Store the data in topics of the store in DIR; a later run continues with it [else in memory]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    store: Option<PathBuf>,
     /// Generate the data, listen, then end at once
     #[arg(long)]
     check: bool,
@@ -224,6 +227,8 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         let token = caller.credentials.token()?.unwrap_or_default();
         auth = Some((args.email.clone().unwrap_or_default(), token));
     }
+    let store = args.store.as_deref();
+    let store = store.map(|at| open_directory(caller, at, Access::Write));
     let options = SimOptions {
         tls: args.tls.as_deref().map(identity).transpose()?,
         port: args.port,
@@ -241,6 +246,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         time_zone: args.timezone.clone(),
         auth,
         data_center,
+        store: store.transpose()?,
         ..SimOptions::default()
     };
     let sim = Simulator::start(options).map_err(|error| {

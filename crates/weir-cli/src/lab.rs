@@ -29,10 +29,10 @@ pub(crate) struct LabArgs {
 
 /// Runs `weir lab`. Returns only if the program cannot be started.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
-    let beside = std::env::current_exe()
+    let sibling = std::env::current_exe()
         .ok()
         .map(|path| path.with_file_name(PROGRAM));
-    let program = beside
+    let program = sibling
         .filter(|path| path.is_file())
         .unwrap_or(PathBuf::from(PROGRAM));
     let error = Command::new(&program).args(&args.words).exec();

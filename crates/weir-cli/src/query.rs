@@ -321,18 +321,18 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         ));
     }
     // Errors in the query are reported before errors in files and topics.
-    let typed = QueryText {
+    let user_query = QueryText {
         filter: args.filter.clone(),
         ..text.clone()
     };
-    typed.compile().map_err(|error| text::failed(&error))?;
+    user_query.compile().map_err(|error| text::failed(&error))?;
     let plan = text.compile().map_err(|error| text::failed(&error))?;
     for text in plan.notes() {
         note(caller.quiet, &text);
     }
-    let asked = caller.style.format.filter(|format| *format != Format::Raw);
+    let other_format = caller.style.format.filter(|format| *format != Format::Raw);
     if args.raw_strings
-        && let Some(format) = asked
+        && let Some(format) = other_format
     {
         let why = format!(
             "-r prints bare values: it cannot be combined with `-o {}`",

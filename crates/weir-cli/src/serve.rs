@@ -173,20 +173,21 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
     let mut origins = Vec::new();
     for key in ServerConfig::KEYS {
         let variable = format!("WEIR_SERVE_{}", key.name.to_ascii_uppercase());
-        let typed = args.given.iter().find(|(name, _)| *name == key.name);
-        let typed = typed.map(|(_, text)| (text.clone(), format!("flag --{}", flag(key))));
-        let set = || {
+        let flag_value = args.given.iter().find(|(name, _)| *name == key.name);
+        let flag_value =
+            flag_value.map(|(_, text)| (text.clone(), format!("flag --{}", flag(key))));
+        let env_value = || {
             let text = std::env::var(&variable)
                 .ok()
                 .filter(|text| !text.is_empty())?;
             Some((text, format!("environment {variable}")))
         };
-        let filed = || {
+        let file_value = || {
             let (_, text, at) = settings.serve.iter().find(|(name, ..)| name == key.name)?;
             let file = settings.file.as_ref()?.display();
             Some((text.clone(), format!("{file}, {at}")))
         };
-        let origin = match typed.or_else(set).or_else(filed) {
+        let origin = match flag_value.or_else(env_value).or_else(file_value) {
             None => "default".to_owned(),
             Some((text, origin)) => {
                 (key.set)(&mut config, &text).map_err(|error| {
@@ -598,7 +599,7 @@ impl Signals {
 
     /// Serves until the server has ended.
     fn wait(&self, server: &Server, lame_duck: Duration, backups: &Backups) -> End {
-        let gentle = loop {
+        let with_lame_duck = loop {
             if server.is_ended() {
                 return End::Drained;
             }
@@ -609,8 +610,8 @@ impl Signals {
             if self.backup.swap(false, Ordering::Relaxed) {
                 backups.make();
             }
-            if let Some(gentle) = self.is_requested() {
-                break gentle;
+            if let Some(with_lame_duck) = self.is_requested() {
+                break with_lame_duck;
             }
             if server.node_has_ended() {
                 break true;
@@ -622,7 +623,7 @@ impl Signals {
             self.pause(server);
         };
         server.leave();
-        if gentle && !lame_duck.is_zero() {
+        if with_lame_duck && !lame_duck.is_zero() {
             let wait = lame_duck.as_secs_f64();
             note(
                 false,
@@ -630,7 +631,7 @@ impl Signals {
             );
         }
         let until = Instant::now() + lame_duck;
-        while gentle && Instant::now() < until {
+        while with_lame_duck && Instant::now() < until {
             self.pause(server);
             if self.is_requested().is_some() {
                 return End::Cut;

@@ -397,14 +397,14 @@ mod tests {
 
     #[test]
     fn patterns_match_parts_of_names() {
-        let yes = [
+        let matching = [
             ("a", "a"),
             ("a.*", "a.b"),
             ("a.**", "a.b.c"),
             ("**", "a.b"),
             ("*.b", "a.b"),
         ];
-        let no = [
+        let other = [
             ("a", "b"),
             ("a.*", "a"),
             ("a.*", "a.b.c"),
@@ -412,11 +412,13 @@ mod tests {
             ("a.b", "a"),
         ];
         assert!(
-            yes.iter()
+            matching
+                .iter()
                 .all(|(pattern, name)| pattern_matches(pattern, name))
         );
         assert!(
-            !no.iter()
+            !other
+                .iter()
                 .any(|(pattern, name)| pattern_matches(pattern, name))
         );
     }

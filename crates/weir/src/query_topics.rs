@@ -554,7 +554,7 @@ impl TopicQuery {
     pub fn token(&self) -> Result<Vec<u8>, WeirError> {
         let engine = self.query.token()?;
         let token = TopicToken {
-            cut: self.shared.cut.map(|cut| self.floor(cut)),
+            cut: self.shared.cut.map(|cut| self.required_intention(cut)),
             engine: &engine,
         };
         Ok(token.encode())
@@ -562,7 +562,7 @@ impl TopicQuery {
 
     /// The intention that the store must have reached before a resumed query reads, so that values
     /// are not older than those read before.
-    fn floor(&self, cut: IntentionOffset) -> IntentionOffset {
+    fn required_intention(&self, cut: IntentionOffset) -> IntentionOffset {
         let newest = self.readings.values().map(Reading::newest).max();
         newest.map_or(cut, |newest| newest.max(cut))
     }

@@ -514,7 +514,7 @@ pub(crate) fn refused(refusal: &RefusalMessage<'_>) -> StoreError {
     remote_error(refusal.code().unwrap_or(ErrorCode::Protocol), text)
 }
 
-fn late() -> StoreError {
+fn deadline_error() -> StoreError {
     remote_error(ErrorCode::Deadline, "the server did not answer in time")
 }
 

@@ -90,7 +90,7 @@ impl Plan {
         let rate = present(file.rate, "producerRate")?;
         let subscriptions = file.subscriptions;
         let bytes = file.message_bytes()?;
-        let beside = args.file.parent().unwrap_or(&args.file);
+        let directory = args.file.parent().unwrap_or(&args.file);
         let has_backlog = file.backlog_gb > 0.0;
         if has_backlog && (rate == 0 || subscriptions == 0) {
             let why = "needs a producerRate and a subscription";
@@ -109,7 +109,7 @@ impl Plan {
             producers: file.producers,
             subscriptions,
             consumers: file.consumers,
-            payloads: file.payloads(beside)?,
+            payloads: file.payloads(directory)?,
             keys: file.keys,
             rate,
             early: due_within(rate, warmup).saturating_add(backlog),

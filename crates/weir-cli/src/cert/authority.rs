@@ -174,8 +174,8 @@ fn alternative(name: &str) -> Option<SanType> {
         (1..=63).contains(&part.len()) && part.bytes().all(letter)
     };
     let (head, rest) = name.split_once('.').unwrap_or((name, ""));
-    let wild = head == "*" && !rest.is_empty();
-    let formed = wild || part(head);
+    let is_wildcard = head == "*" && !rest.is_empty();
+    let formed = is_wildcard || part(head);
     let rest =
         rest.is_empty() && !name.ends_with('.') || !rest.is_empty() && rest.split('.').all(part);
     (formed && rest && name.len() <= 253).then(|| name.try_into().ok().map(SanType::DnsName))?

@@ -41,8 +41,8 @@ pub(crate) struct InitArgs {
 
 /// Runs `weir cluster init`.
 pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> {
-    let given = [("peer", &args.peer), ("advertise", &args.advertise)];
-    let config = configure(caller, &given)?;
+    let flags = [("peer", &args.peer), ("advertise", &args.advertise)];
+    let config = configure(caller, &flags)?;
     let at = place::directory(caller, "weir cluster init", "give a directory: `--at DIR`")?;
     let is_new = !place::is_store(Path::new(at))?;
     let number = init(caller, at, &config, args.node, args.force)?;
@@ -73,10 +73,10 @@ pub(super) fn serve_command(at: &str, config: &ServerConfig) -> String {
 /// Reads the configuration of `weir serve`, and applies the flags of this call.
 pub(super) fn configure(
     caller: &Caller,
-    given: &[(&str, &Option<String>)],
+    flags: &[(&str, &Option<String>)],
 ) -> anyhow::Result<ServerConfig> {
     let mut config = serve::configure_plain(caller)?;
-    for (name, text) in given {
+    for (name, text) in flags {
         let key = ServerConfig::KEYS.iter().find(|key| key.name == *name);
         if let (Some(key), Some(text)) = (key, text) {
             (key.set)(&mut config, text).map_err(|error| {

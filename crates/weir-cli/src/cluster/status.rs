@@ -152,7 +152,7 @@ fn query_others(
         let mut requests = Vec::new();
         for member in members {
             let is_other = member.node != first.cluster.node;
-            requests.push(is_other.then(|| scope.spawn(move || reach(options, member))));
+            requests.push(is_other.then(|| scope.spawn(move || ask_member(options, member))));
         }
         let answers =
             requests
@@ -298,15 +298,15 @@ fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {
 }
 
 /// Requests the state of another member. The error is a sentence for people.
-fn reach(options: &ConnectOptions, member: &MemberStatus) -> Result<Answer, String> {
+fn ask_member(options: &ConnectOptions, member: &MemberStatus) -> Result<Answer, String> {
     if is_reserved(member) {
         return Err("its number is reserved for a node that has not joined yet".to_owned());
     }
     let mut native = member.client.iter();
     let native = native.find(|address| address.starts_with("weir"));
     let url = native.ok_or("it has no native port")?;
-    let asked = Weir::connect_with(url, options).and_then(|weir| ask(&weir));
-    match asked {
+    let result = Weir::connect_with(url, options).and_then(|weir| ask(&weir));
+    match result {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err("it is not a node of a cluster".to_owned()),
         Err(error) => Err(error.to_string()),

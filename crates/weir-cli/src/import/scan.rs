@@ -77,13 +77,13 @@ impl Array {
         match (self.state, self.peek()?) {
             (State::Done, _) => return Ok(None),
             (_, Some(b']')) if !self.outside.is_empty() => {
-                self.bump();
+                self.consume();
                 self.leave()?;
                 return Ok(None);
             }
             (State::First, _) => {}
             (_, Some(b',')) if !self.outside.is_empty() => {
-                self.bump();
+                self.consume();
                 self.peek()?;
             }
             (_, None) if self.outside.is_empty() => {
@@ -126,7 +126,7 @@ impl Array {
         }
         match self.peek()? {
             Some(b'[') => {
-                self.bump();
+                self.consume();
                 self.outside.push(b'[');
                 self.state = State::First;
                 Ok(())
@@ -144,7 +144,7 @@ impl Array {
         if self.peek()? != Some(b'{') {
             return self.problem(format!("expected an object with the member {wanted}"));
         }
-        self.bump();
+        self.consume();
         self.outside.push(b'{');
         loop {
             match self.peek()? {
@@ -163,7 +163,7 @@ impl Array {
             }
             self.value(None)?;
             if self.peek()? == Some(b',') {
-                self.bump();
+                self.consume();
             }
         }
     }
@@ -184,7 +184,7 @@ impl Array {
         if self.peek()? != Some(byte) {
             return self.problem(format!("expected a {}", char::from(byte)));
         }
-        self.bump();
+        self.consume();
         Ok(())
     }
 
@@ -195,8 +195,8 @@ impl Array {
             let close = if open == b'{' { b'}' } else { b']' };
             loop {
                 match self.peek()? {
-                    Some(byte) if byte == close => break self.bump(),
-                    Some(b',' | b':') => self.bump(),
+                    Some(byte) if byte == close => break self.consume(),
+                    Some(b',' | b':') => self.consume(),
                     Some(b'}' | b']') => {
                         return self.problem("a closing bracket has no matching opening bracket");
                     }
@@ -224,16 +224,16 @@ impl Array {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
                 return Ok(Some(byte));
             }
-            self.bump_byte(byte);
+            self.consume_byte(byte);
         }
     }
 
     /// Consumes the byte that `peek` returned; it is not a line end.
-    fn bump(&mut self) {
-        self.bump_byte(b' ');
+    fn consume(&mut self) {
+        self.consume_byte(b' ');
     }
 
-    fn bump_byte(&mut self, byte: u8) {
+    fn consume_byte(&mut self, byte: u8) {
         self.input.consume(1);
         self.bytes += 1;
         self.column += 1;
@@ -289,8 +289,8 @@ impl Array {
             let used = end.unwrap_or(chunk.len());
             let part = chunk.get(..used).unwrap_or_default();
             if let Some(into) = &mut into {
-                let room = (self.bytes_max + 1).saturating_sub(into.len());
-                into.extend_from_slice(part.get(..room).unwrap_or(part));
+                let space = (self.bytes_max + 1).saturating_sub(into.len());
+                into.extend_from_slice(part.get(..space).unwrap_or(part));
             }
             match part.iter().rposition(|byte| *byte == b'\n') {
                 None => self.column += used as u64,

@@ -285,8 +285,8 @@ pub(super) fn fields(
     let replica = replica(caller, access, &name)?;
     if args.ask {
         let client = client(caller, &name, &site)?;
-        let asked = meta::fetch_issue(&client, &replica, &args.key);
-        asked.map_err(|error| failed(&what, &error))?;
+        let fetched = meta::fetch_issue(&client, &replica, &args.key);
+        fetched.map_err(|error| failed(&what, &error))?;
     }
     let found = Outbox::new(&replica, now_ms()).fields(&args.key);
     let found = found.map_err(|error| failed(&what, &error))?;

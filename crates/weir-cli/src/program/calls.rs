@@ -48,14 +48,14 @@ pub(super) fn line(call: &HostCall) -> (String, String) {
         let (level, text) = log_text(call);
         return (format!("log {level}: {text}"), String::new());
     }
-    let mut given = call.name.to_owned();
+    let mut shown = call.name.to_owned();
     for (name, argument) in &call.arguments {
         let _ = match argument {
             // Reads usually start at 0.
             Argument::Number(0) if *name == "from" => Ok(()),
-            Argument::Bytes(bytes) => write!(given, " {name}={}", words(bytes)),
-            Argument::Number(n) => write!(given, " {name}={n}"),
-            Argument::Name(word) => write!(given, " {word}"),
+            Argument::Bytes(bytes) => write!(shown, " {name}={}", words(bytes)),
+            Argument::Number(n) => write!(shown, " {name}={n}"),
+            Argument::Name(word) => write!(shown, " {word}"),
         };
     }
     let answer = match &call.answer {
@@ -66,7 +66,7 @@ pub(super) fn line(call: &HostCall) -> (String, String) {
         Answer::Stopped(stop) => stopped(*stop),
         Answer::OutOfFuel => "out of fuel".to_owned(),
     };
-    (given, answer)
+    (shown, answer)
 }
 
 fn stopped(stop: weir::program::trace::Stop) -> String {

@@ -116,7 +116,7 @@ impl Outcome {
         }
     }
 
-    fn is_like(&self, other: &Self) -> bool {
+    fn is_equal(&self, other: &Self) -> bool {
         (self.effect, &self.why, self.records) == (other.effect, &other.why, other.records)
     }
 }
@@ -265,7 +265,7 @@ impl Differences {
         self.compared += 1;
         self.fuel.0 += before.fuel;
         self.fuel.1 += after.fuel;
-        if before.is_like(after) {
+        if before.is_equal(after) {
             return false;
         }
         match (before.effect, after.effect) {

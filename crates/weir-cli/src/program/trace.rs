@@ -401,7 +401,7 @@ fn text(seen: &TracedIntention) -> String {
     let terminal = stdout().is_terminal();
     let commit = &seen.commit;
     let mut out = String::new();
-    let asked = match seen.operation {
+    let request = match seen.operation {
         "PUT" => {
             let (key, value) = (&seen.key, &seen.value);
             format!(
@@ -420,7 +420,7 @@ fn text(seen: &TracedIntention) -> String {
         "{topic} intention {intention} at {}",
         time(seen.time_ms)
     );
-    let _ = writeln!(out, "  asked    {asked}");
+    let _ = writeln!(out, "  asked    {request}");
     if !seen.principal.is_empty() {
         let _ = writeln!(out, "  by       {}", script::show(&seen.principal));
     }

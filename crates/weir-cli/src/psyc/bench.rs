@@ -98,7 +98,7 @@ fn time(count: u32, mut work: impl FnMut()) -> [f64; ROUNDS] {
     rounds
 }
 
-fn touch(slice: &[u8]) -> u64 {
+fn checksum(slice: &[u8]) -> u64 {
     let ends = slice.first().zip(slice.last());
     ends.map_or(0, |(first, last)| {
         slice.len() as u64 + u64::from(*first) + u64::from(*last)
@@ -113,11 +113,13 @@ fn parse(packet: &[u8]) -> Option<u64> {
         match parser.step(packet) {
             ParseStep::Routing(variable) | ParseStep::Entity(variable) => {
                 sum = sum
-                    .wrapping_add(touch(variable.name))
-                    .wrapping_add(touch(variable.value));
+                    .wrapping_add(checksum(variable.name))
+                    .wrapping_add(checksum(variable.value));
             }
             ParseStep::Body { method, data, .. } => {
-                sum = sum.wrapping_add(touch(method)).wrapping_add(touch(data));
+                sum = sum
+                    .wrapping_add(checksum(method))
+                    .wrapping_add(checksum(data));
             }
             ParseStep::StateReset | ParseStep::StateResync => sum = sum.wrapping_add(1),
             ParseStep::Complete if parser.consumed() == packet.len() => return Some(sum),

@@ -150,9 +150,9 @@ fn parse(bytes: &[u8]) -> Option<Checkpoint> {
 /// already printed; after a kill between the two, the next run prints them again. `last`: sync the
 /// file, so that it survives a power cut.
 pub(super) fn write(path: &Path, what: &Checkpoint, last: bool) -> anyhow::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
+    let mut new_path = path.as_os_str().to_owned();
+    new_path.push(".new");
+    let new_path = PathBuf::from(new_path);
     let mut head = VERSION_LINE.to_owned();
     for mark in &what.files {
         let how = if mark.is_end { "end" } else { "more" };
@@ -167,12 +167,12 @@ pub(super) fn write(path: &Path, what: &Checkpoint, last: bool) -> anyhow::Resul
     head.push('\n');
     let bytes = [head.as_bytes(), &what.token].concat();
     let write = || {
-        let mut file = File::create(&beside)?;
+        let mut file = File::create(&new_path)?;
         file.write_all(&bytes)?;
         if last {
             file.sync_all()?;
         }
-        std::fs::rename(&beside, path)
+        std::fs::rename(&new_path, path)
     };
     write().failed(|| format!("cannot write {}", path.display()))
 }

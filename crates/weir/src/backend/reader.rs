@@ -111,10 +111,10 @@ impl TopicReader {
                 Poll::Ready(Some(page)) => return Ok(page),
                 Poll::Ready(None) => {}
                 Poll::Pending => {
-                    let mut beside = reader.clone();
-                    let read = blocking_pool::run(move || (beside.next_page(), beside));
-                    let (page, beside) = read.await?;
-                    *reader = beside;
+                    let mut owned = reader.clone();
+                    let read = blocking_pool::run(move || (owned.next_page(), owned));
+                    let (page, owned) = read.await?;
+                    *reader = owned;
                     if let Some(page) = page? {
                         return Ok(page);
                     }

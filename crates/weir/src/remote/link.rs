@@ -27,7 +27,7 @@ pub(super) use self::requests::{PendingRequest, Received, packet_of};
 use self::run::Broken;
 use self::writes::{Call, Hold};
 use super::address::{Address, Stream, Trust};
-use super::{ConnectOptions, late};
+use super::{ConnectOptions, deadline_error};
 use crate::clock::Alarm;
 use crate::error::remote_error;
 use crate::reply::block_on;
@@ -317,9 +317,9 @@ impl State {
     }
 
     /// The error for a response that did not arrive in time.
-    fn late(&self) -> StoreError {
+    fn deadline_error(&self) -> StoreError {
         match self.stream {
-            Some(_) => late(),
+            Some(_) => deadline_error(),
             None => self.unreachable(),
         }
     }

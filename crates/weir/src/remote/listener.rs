@@ -235,7 +235,7 @@ impl Listener {
                 }
             }
             Received::Lost => Ok(false),
-            Received::Nothing => Err(self.remote.link.late()),
+            Received::Nothing => Err(self.remote.link.deadline_error()),
         }
     }
 
@@ -280,9 +280,9 @@ impl Listener {
     }
 
     /// The error of a listener that received no records in time. A refusal is more precise.
-    fn late(&mut self) -> StoreError {
+    fn deadline_error(&mut self) -> StoreError {
         let refusal = self.refusal.take().filter(|_| self.retry_pause.is_some());
-        refusal.unwrap_or_else(|| self.remote.link.late())
+        refusal.unwrap_or_else(|| self.remote.link.deadline_error())
     }
 
     /// Notes a refusal for now. Returns `false` if the refusal is final.
@@ -382,7 +382,7 @@ impl Listener {
             Fetched::Page(page) => Ok(Next::Page(page)),
             Fetched::End => Ok(Next::End),
             Fetched::Nothing if follows => Ok(Next::End),
-            Fetched::Nothing if over => Err(self.late()),
+            Fetched::Nothing if over => Err(self.deadline_error()),
             Fetched::Nothing => Ok(Next::Late),
         }
     }

@@ -21,16 +21,20 @@ const LEADER_PAUSE_MIN: Duration = Duration::from_millis(10);
 const LEADER_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The pause after refusal number `number` (from 0) of a series. The server requested a pause of
-/// `asked`. A transfer of leadership takes some milliseconds, an election about a second.
-pub(super) fn asked_pause(asked: Duration, code: Option<ErrorCode>, number: u32) -> Duration {
+/// `requested`. A transfer of leadership takes some milliseconds, an election about a second.
+pub(super) fn pause_after_refusal(
+    requested: Duration,
+    code: Option<ErrorCode>,
+    number: u32,
+) -> Duration {
     if code != Some(ErrorCode::NoLeader) {
-        return asked;
+        return requested;
     }
-    let longest = asked.max(LEADER_PAUSE_MAX);
+    let longest = requested.max(LEADER_PAUSE_MAX);
     let first = if number == 0 {
-        asked
+        requested
     } else {
-        asked.max(LEADER_PAUSE_MIN)
+        requested.max(LEADER_PAUSE_MIN)
     };
     first.saturating_mul(1 << number.min(8)).min(longest)
 }
@@ -80,11 +84,12 @@ impl BackOff {
         if !(is_retryable(code) || waits) || code == ErrorCode::Redirect {
             return None;
         }
-        let asked = refusal.retry_ms.map(Duration::from_millis);
-        let asked = asked.map(|asked| asked_pause(asked, Some(code), self.refusals));
+        let requested = refusal.retry_ms.map(Duration::from_millis);
+        let requested =
+            requested.map(|requested| pause_after_refusal(requested, Some(code), self.refusals));
         self.refusals = self.refusals.saturating_add(1);
-        let pause = asked.unwrap_or(self.pause);
-        if asked.is_none() {
+        let pause = requested.unwrap_or(self.pause);
+        if requested.is_none() {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
         // A part of the pause is random, so that clients do not retry at the same time.
@@ -101,7 +106,9 @@ mod tests {
     #[test]
     fn pauses_for_a_leader_grow_to_a_limit_and_others_are_those_of_the_server() {
         let ms = Duration::from_millis;
-        let leader = |asked, number| asked_pause(ms(asked), Some(ErrorCode::NoLeader), number);
+        let leader = |requested, number| {
+            pause_after_refusal(ms(requested), Some(ErrorCode::NoLeader), number)
+        };
         assert_eq!(
             [leader(10, 0), leader(10, 1), leader(10, 3)],
             [ms(10), ms(20), ms(80)]
@@ -109,6 +116,9 @@ mod tests {
         assert_eq!([leader(10, 4), leader(10, u32::MAX)], [ms(100), ms(100)]);
         assert_eq!([leader(0, 0), leader(0, 1)], [ms(0), ms(20)]);
         assert_eq!(leader(700, 9), ms(700));
-        assert_eq!(asked_pause(ms(10), Some(ErrorCode::Busy), 5), ms(10));
+        assert_eq!(
+            pause_after_refusal(ms(10), Some(ErrorCode::Busy), 5),
+            ms(10)
+        );
     }
 }

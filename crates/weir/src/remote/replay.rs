@@ -100,7 +100,7 @@ impl Replay {
                     }
                 }
                 Received::Lost => {}
-                Received::Nothing => return Err(self.remote.link.late()),
+                Received::Nothing => return Err(self.remote.link.deadline_error()),
             }
         }
     }
@@ -112,7 +112,7 @@ impl Replay {
             let tag = self.request.as_ref().map_or(0, |request| request.tag);
             let bytes = match self.remote.link.receive(tag, until).await? {
                 Received::Packet(bytes) => Bytes::from(bytes),
-                Received::Nothing => return Err(self.remote.link.late()),
+                Received::Nothing => return Err(self.remote.link.deadline_error()),
                 Received::Lost => {
                     // Records since then are after the first position, so the caller reads them
                     // later.

@@ -66,14 +66,14 @@ impl Link {
                 },
                 Received::Lost => {}
                 // The earlier refusal is more precise than a timeout.
-                Received::Nothing => return refused.ok_or_else(|| self.late()),
+                Received::Nothing => return refused.ok_or_else(|| self.deadline_error()),
             }
         }
     }
 
     /// The error for a response that did not arrive in time.
-    pub(in crate::remote) fn late(&self) -> StoreError {
-        self.inner.lock().late()
+    pub(in crate::remote) fn deadline_error(&self) -> StoreError {
+        self.inner.lock().deadline_error()
     }
 
     /// Waits for `time`. Fails if the connection has ended for good.

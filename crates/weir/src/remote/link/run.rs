@@ -400,7 +400,7 @@ fn greeting() -> Vec<u8> {
     bytes
 }
 
-fn said(refusal: &RefusalMessage<'_>) -> String {
+fn text_of(refusal: &RefusalMessage<'_>) -> String {
     String::from_utf8_lossy(refusal.text).into_owned()
 }
 
@@ -409,7 +409,7 @@ fn code_of(refusal: &RefusalMessage<'_>) -> ErrorCode {
 }
 
 fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
-    let text = said(refusal);
+    let text = text_of(refusal);
     match code_of(refusal) {
         ErrorCode::Redirect => {
             let address = std::str::from_utf8(refusal.address).ok();
@@ -478,7 +478,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         }
         Message::Refusal(refusal) if refusal.is_of_write() => {
             let code = code_of(refusal);
-            state.refused(refusal, code, &said(refusal), inner.options.patience);
+            state.refused(refusal, code, &text_of(refusal), inner.options.patience);
             if code == ErrorCode::Redirect {
                 // The server also refuses all writes that were sent after it.
                 state.next_address.get_or_insert(refused_hello(refusal));
@@ -586,7 +586,7 @@ impl Input {
             if let Some(size) = self.find()? {
                 break size;
             }
-            self.more()?;
+            self.read_more()?;
         };
         let whole = self.bytes.get(self.start..self.start + size);
         let whole = whole.unwrap_or_default();
@@ -606,7 +606,7 @@ impl Input {
                 if some {
                     return Ok(None);
                 }
-                self.more()?;
+                self.read_more()?;
                 continue;
             };
             some = true;
@@ -630,7 +630,7 @@ impl Input {
         self.deframer.find(unread).map_err(|error| broken(&error))
     }
 
-    fn more(&mut self) -> Result<(), Broken> {
+    fn read_more(&mut self) -> Result<(), Broken> {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;

@@ -18,7 +18,7 @@ use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
 use super::{Link, OUT_BYTES_MAX, State, remote_error};
-use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, asked_pause, random_fraction};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, pause_after_refusal, random_fraction};
 use crate::reply::{check_cancelled, next_check};
 
 /// Bytes of unsent intentions; above this, callers block.
@@ -354,18 +354,19 @@ impl State {
         if !is_oldest {
             return true;
         }
-        let asked = refusal.retry_ms.map(Duration::from_millis);
-        let asked = asked.map(|asked| asked_pause(asked, refusal.code(), hold.refusals));
+        let requested = refusal.retry_ms.map(Duration::from_millis);
+        let requested = requested
+            .map(|requested| pause_after_refusal(requested, refusal.code(), hold.refusals));
         hold.refusals = hold.refusals.saturating_add(1);
-        let pause = match (asked, refusal.code()) {
-            (Some(asked), _) => asked,
+        let pause = match (requested, refusal.code()) {
+            (Some(requested), _) => requested,
             (None, Some(ErrorCode::Redirect)) => Duration::ZERO,
             (None, _) => hold.pause,
         };
         if hold.since.elapsed().saturating_add(pause) > patience {
             return false;
         }
-        if asked.is_none() {
+        if requested.is_none() {
             hold.pause = (hold.pause * 2).min(PAUSE_MAX);
         }
         // A part of the pause is random, so that clients do not resend at the same time.
