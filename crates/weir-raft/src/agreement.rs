@@ -195,7 +195,7 @@ mod tests {
             .initialize(BTreeMap::from([(1, member)]))
             .await
             .unwrap();
-        // A learner: the only voter leads, however slow the machine is.
+        // A learner: then the only voter leads, also on a slow machine.
         let (listener, member) = listen().await;
         let request = JoinRequest {
             known: None,

@@ -2,7 +2,7 @@
 //! whose state differs.
 //!
 //! Invariant: a sample is taken only at a multiple of [`SAMPLE_EVERY_ENTRIES`]. Nodes that apply
-//! the same log therefore have digests of the same indexes, whatever their lag.
+//! the same log therefore have digests of the same indexes, also if one node lags.
 
 use std::collections::VecDeque;
 

@@ -74,8 +74,8 @@ pub struct ClaimRequest<'a> {
     pub max: usize,
     /// Duration of the lease in milliseconds; 0 for the group's setting.
     pub lease_ms: u64,
-    /// Maximum total bytes of keys, values and metadata. The first record is returned whatever its
-    /// size.
+    /// Maximum total bytes of keys, values and metadata. The first record is returned even if
+    /// it is larger.
     pub bytes_max: usize,
 }
 

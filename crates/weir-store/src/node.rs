@@ -74,7 +74,7 @@ pub struct NodeOptions {
     /// incarnation, and any other directory may have any incarnation.
     pub incarnation: u64,
     /// Whether the log may begin at any entry, and entries that the log lacks may be applied.
-    /// Only for the storage suite of openraft, which does both. A product sets `false`.
+    /// Only for the storage suite of openraft, which does both. The server sets `false`.
     #[doc(hidden)]
     pub allow_gaps: bool,
 }
@@ -121,7 +121,7 @@ impl ReplicaWriter {
         self.stamp_ms
     }
 
-    pub(crate) fn note_stamp(&mut self, payload: &[u8]) {
+    pub(crate) fn observe_stamp(&mut self, payload: &[u8]) {
         let stamp = payload
             .get(8..16)
             .and_then(|stamp| stamp.first_chunk::<8>());

@@ -53,8 +53,8 @@ impl Source {
     }
 }
 
-/// Consecutive records of one block. The bytes stay valid until the page is dropped, whatever
-/// happens to the topic.
+/// Consecutive records of one block. The bytes stay valid until the page is dropped, also if
+/// the topic is compacted or destroyed.
 #[derive(Clone, Debug)]
 pub struct Page {
     block: LoadedBlock,

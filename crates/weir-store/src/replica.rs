@@ -619,7 +619,7 @@ impl Committer {
         // The machine does not know the stamps of entries that are not applied yet.
         let mut tail = self.log.reader(self.engine.applied_index().next());
         while let Some(entry) = tail.next(self.log.last_index())? {
-            replica.note_stamp(&entry.payload);
+            replica.observe_stamp(&entry.payload);
         }
         self.replica = Some(replica);
         Ok(shared)
@@ -660,7 +660,7 @@ impl Committer {
             let is_batch = matches!(entry.body, EntryBody::Batch { .. });
             let (count, payload) = entry.body.clone().into_payload();
             if is_batch && let Some(replica) = &mut self.replica {
-                replica.note_stamp(&payload);
+                replica.observe_stamp(&payload);
             }
             let appended = self.with_descriptors(|this| {
                 let appended = this.log.append(term, count, &[&payload]);

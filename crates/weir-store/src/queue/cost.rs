@@ -59,7 +59,7 @@ pub(super) struct Expected {
     pub(super) fuel: u64,
     /// Number of calls of a program.
     pub(super) calls: usize,
-    /// Whether the intention belongs to the slow lane, whatever its fuel is.
+    /// Whether the intention belongs to the slow lane even if it uses little fuel.
     pub(super) is_slow: bool,
 }
 

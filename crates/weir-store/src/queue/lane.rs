@@ -2,8 +2,8 @@
 //!
 //! Each call belongs to one flow (a topic) and has an expected cost in fuel. The lane is a
 //! start-time fair queue: a call gets a start tag when it arrives, and the lane returns the call
-//! with the smallest tag. Each flow gets an equal share of fuel, however many calls wait in other
-//! flows.
+//! with the smallest tag. Each flow gets an equal share of fuel, also if many calls wait in
+//! another flow.
 //!
 //! Invariants:
 //!

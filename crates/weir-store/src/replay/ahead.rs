@@ -32,7 +32,7 @@ type Compiled = (LogIndex, Box<dyn Program>);
 /// the store is closed. Modules for which calls wait are compiled first. If the thread cannot
 /// start, each module is compiled in its first call.
 pub(crate) fn compile_restored(engine: &Arc<Engine>) {
-    /// Dropping this value releases the held calls, however the thread ends.
+    /// Dropping this value releases the held calls, also if the thread panics.
     struct Compiling(Weak<Engine>);
     impl Drop for Compiling {
         fn drop(&mut self) {
