@@ -1,6 +1,7 @@
 //! `weir jira-sim`: a simulator of Jira Cloud or Jira Data Center.
 
 use std::borrow::Cow;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,15 +14,16 @@ use weir_jira::sim::{SIM_PORT, SimOptions, Simulator, TlsIdentity};
 use crate::caller::Caller;
 use crate::jira::{failed, open_directory};
 use crate::output::{Cell, Field, Shape, field};
+use crate::place::Access;
 use crate::report::{Failure, FailureContext, note};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The simulator listens on 127.0.0.1 only, keeps its data in memory, and generates equal data from equal
-seeds. `POST /_sim/faults` adds a fault, `POST /_sim/edit` acts as another user, and `GET /_sim/log`
-lists the requests; `weir help guide jira` describes all of them. The e-mail addresses
-member@example.com and outsider@example.com select accounts with fewer rights. Ctrl-C ends the
-simulator.
+The simulator listens on 127.0.0.1 only, and generates equal data from equal seeds. The data is in
+memory, or in topics with --store. `POST /_sim/faults` adds a fault, `POST /_sim/edit` acts as another
+user, and `GET /_sim/log` lists the requests; `weir help guide jira` describes all of them. The e-mail
+addresses member@example.com and outsider@example.com select accounts with fewer rights. Ctrl-C ends
+the simulator.
 
 With --against, no simulator runs. The command checks that a site behaves as Weir expects, and prints
 a line for each expectation. It only reads the site, unless --write names a project: there it creates,
@@ -250,6 +252,9 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         ..SimOptions::default()
     };
     let sim = Simulator::start(options).map_err(|error| {
+        if error.kind() == io::ErrorKind::Other {
+            return Failure::new(ErrorCode::Io, "cannot use the store").because(error);
+        }
         Failure::new(
             ErrorCode::AddressTaken,
             format!("cannot listen at port {}", args.port),

@@ -1,14 +1,15 @@
 //! A server that simulates Jira Cloud or Jira Data Center, with faults on request, for tests and
 //! demonstrations.
 //!
-//! It listens only on 127.0.0.1, stores its state in memory, and generates equal data for equal
-//! seeds. `routes` implements requests of jira.md, section 2; `faults` implements the faults of
+//! It listens only on 127.0.0.1, and generates equal data for equal seeds. Its state is in memory, or
+//! in topics of a store (`stored`). `routes` implements requests of jira.md, section 2; `faults` implements the faults of
 //! section 9.3. Requests to `/_sim/…` control the server.
 
 mod account;
 mod faults;
 mod routes;
 mod rows;
+mod stored;
 mod version2;
 mod world;
 mod writes;
@@ -23,12 +24,15 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Map, Value, json};
+use weir::Weir;
 
+use crate::error::Result as JiraResult;
 use crate::time;
 use crate::wire::{self, Listener, Request, Response, Stream};
 use account::Account;
 pub use faults::FAULTS;
 use faults::Rule;
+use stored::StoredState;
 use world::World;
 
 /// The default port of `weir jira-sim`.
@@ -79,6 +83,10 @@ pub struct SimOptions {
     pub issue_write_limits: bool,
     /// The identity of a server with TLS; default none: without TLS.
     pub tls: Option<TlsIdentity>,
+    /// Store with the state; default none: the state is in memory. If the store has the state of an
+    /// earlier run, no data is generated. It must accept values of
+    /// [`VALUE_BYTES_MAX`](crate::replica::VALUE_BYTES_MAX).
+    pub store: Option<Weir>,
 }
 
 /// A certificate and its private key.
@@ -131,6 +139,7 @@ impl Default for SimOptions {
             rate: None,
             issue_write_limits: true,
             tls: None,
+            store: None,
         }
     }
 }
@@ -145,6 +154,7 @@ pub struct Simulator {
 
 #[derive(Debug)]
 struct Shared {
+    /// Locked while changes are stored, so that answers and topics have one order.
     state: Mutex<State>,
 }
 
@@ -154,6 +164,35 @@ struct State {
     rules: Vec<Rule>,
     log: Vec<Value>,
     bucket: Bucket,
+    /// `None`: the state is only in memory.
+    stored: Option<StoredState>,
+}
+
+impl State {
+    fn new(options: SimOptions, zone: TimeZone) -> JiraResult<Self> {
+        let stored = options.store.clone().map(StoredState::new);
+        let world = match &stored {
+            Some(stored) => stored.load(options, zone)?,
+            None => World::new(options, zone),
+        };
+        let mut state = Self {
+            world,
+            rules: Vec::new(),
+            log: Vec::new(),
+            bucket: Bucket::default(),
+            stored,
+        };
+        state.store()?;
+        Ok(state)
+    }
+
+    /// Stores the changes of the world, if there is a store.
+    fn store(&mut self) -> JiraResult<()> {
+        match &self.stored {
+            Some(stored) => stored.store(&mut self.world),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A token bucket for requests: the rate refills it up to the burst.
@@ -192,7 +231,7 @@ impl Simulator {
     /// Generates the data and starts to listen.
     ///
     /// # Errors
-    /// The port is in use, the time zone is unknown, or the certificate cannot be used.
+    /// The port is in use, the time zone is unknown, or the certificate or the store cannot be used.
     pub fn start(options: SimOptions) -> io::Result<Self> {
         let port = options.port;
         let tls = options.tls.clone().map(TlsIdentity::config).transpose();
@@ -202,12 +241,7 @@ impl Simulator {
             let text = format!("{} is no time zone", options.time_zone);
             io::Error::new(io::ErrorKind::InvalidInput, text)
         })?;
-        let state = State {
-            world: World::new(options, zone),
-            rules: Vec::new(),
-            log: Vec::new(),
-            bucket: Bucket::default(),
-        };
+        let state = State::new(options, zone).map_err(io::Error::other)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
         });
@@ -313,7 +347,9 @@ fn answer(stream: &mut Stream, shared: &Shared, request: &Request) -> io::Result
         let world = &mut state.world;
         if let Some(account) = Account::of_request(world.options.auth.as_ref(), request) {
             world.account = account;
-            routes::route(world, request, fault.as_ref())
+            let response = routes::route(world, request, fault.as_ref());
+            state.store().map_err(io::Error::other)?;
+            response
         } else {
             Response {
                 status: 401,
@@ -462,6 +498,10 @@ fn control(state: &mut State, request: &Request) -> Response {
         ("GET", "/_sim/state") if world.options.data_center => version2::converted(world.dump()),
         ("GET", "/_sim/state") => world.dump(),
         _ => json!({"error": "no such control"}),
+    };
+    let done = match state.store() {
+        Ok(()) => done,
+        Err(error) => json!({"error": error.to_string()}),
     };
     let headers = vec![("Content-Type", "application/json".to_owned())];
     let status = if done.get("error").is_some() {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::SimOptions;
@@ -21,7 +22,7 @@ const EMBEDDED_MAX: usize = 20;
 const USERS_MIN: usize = 3;
 
 /// An issue with its comments, worklogs and watchers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Issue {
     pub(super) id: u64,
     pub(super) key: String,
@@ -34,32 +35,69 @@ pub(super) struct Issue {
     /// Account ids of the watchers.
     pub(super) watchers: BTreeSet<String>,
     /// Versions by their start time, for a lagging index.
+    #[serde(skip)]
     versions: Vec<(i64, Option<Arc<Value>>)>,
     /// Times of the last writes, for the write limits of an issue.
+    #[serde(skip)]
     pub(super) writes: Vec<i64>,
     /// The issue as a search shows it, if it was searched since its last change.
+    #[serde(skip)]
     shown: OnceLock<Arc<Value>>,
 }
 
 /// The issues by id.
 #[derive(Debug, Default)]
-pub(super) struct Issues(BTreeMap<u64, Issue>);
+pub(super) struct Issues {
+    all: BTreeMap<u64, Issue>,
+    /// Ids of the issues that were changed since they were last stored.
+    changed: BTreeSet<u64>,
+}
 
 impl Deref for Issues {
     type Target = BTreeMap<u64, Issue>;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.all
     }
 }
 
 impl Issues {
     /// The issue with this id, to change it.
     pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Issue> {
-        let issue = self.0.get_mut(&id)?;
+        let issue = self.all.get_mut(&id)?;
         issue.shown.take();
+        self.changed.insert(id);
         Some(issue)
     }
+
+    fn insert(&mut self, issue: Issue) {
+        self.changed.insert(issue.id);
+        self.all.insert(issue.id, issue);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Issue> {
+        self.changed.insert(id);
+        self.all.remove(&id)
+    }
+
+    /// Returns the ids of changed issues, and counts these issues as stored.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+/// The state besides the issues, as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct OtherState {
+    clock_ms: Option<i64>,
+    users: Vec<Value>,
+    projects: BTreeMap<u64, Value>,
+    deleted_worklogs: Vec<(u64, u64, i64)>,
+    aliases: BTreeMap<String, u64>,
+    revoked: BTreeSet<u64>,
+    denied: Vec<String>,
+    next_id: u64,
+    counts: BTreeMap<u64, u64>,
 }
 
 impl Issue {
@@ -116,7 +154,54 @@ pub(super) struct World {
 impl World {
     /// Generates a world from the seed of the options.
     pub(super) fn new(options: SimOptions, zone: TimeZone) -> Self {
-        let mut world = Self {
+        let mut world = Self::empty(options, zone);
+        world.generate();
+        world
+    }
+
+    /// A world from its stored parts. Older versions of issues, for a lagging index, are not stored.
+    pub(super) fn restored(
+        options: SimOptions,
+        zone: TimeZone,
+        other: OtherState,
+        issues: Vec<Issue>,
+    ) -> Self {
+        let mut world = Self::empty(options, zone);
+        if world.clock_ms.is_some() {
+            world.clock_ms = other.clock_ms.or(world.clock_ms);
+        }
+        world.users = other.users;
+        world.projects = other.projects;
+        world.deleted_worklogs = other.deleted_worklogs;
+        world.aliases = other.aliases;
+        world.revoked = other.revoked;
+        world.options.denied = other.denied;
+        world.next_id = other.next_id;
+        world.counts = other.counts;
+        for issue in issues {
+            world.issues.insert(issue);
+        }
+        world.issues.take_changed();
+        world
+    }
+
+    /// The state besides the issues.
+    pub(super) fn other_state(&self) -> OtherState {
+        OtherState {
+            clock_ms: self.clock_ms,
+            users: self.users.clone(),
+            projects: self.projects.clone(),
+            deleted_worklogs: self.deleted_worklogs.clone(),
+            aliases: self.aliases.clone(),
+            revoked: self.revoked.clone(),
+            denied: self.options.denied.clone(),
+            next_id: self.next_id,
+            counts: self.counts.clone(),
+        }
+    }
+
+    fn empty(options: SimOptions, zone: TimeZone) -> Self {
+        Self {
             clock_ms: options.virtual_clock.then_some(VIRTUAL_START_MS),
             random: options.seed ^ 0x9e37_79b9_7f4a_7c15,
             users: Vec::new(),
@@ -134,9 +219,7 @@ impl World {
             account: Account::default(),
             options,
             zone,
-        };
-        world.generate();
-        world
+        }
     }
 
     pub(super) fn now_ms(&self) -> i64 {
@@ -372,7 +455,7 @@ impl World {
                 properties,
                 ..Issue::default()
             };
-            self.issues.0.insert(id, issue);
+            self.issues.insert(issue);
         }
         self.touch(id, at);
         id
@@ -447,7 +530,7 @@ impl World {
     /// Removes an issue; a lagging index still shows it for some time.
     pub(super) fn delete(&mut self, id: u64) -> bool {
         let now = self.now_ms();
-        let Some(mut issue) = self.issues.0.remove(&id) else {
+        let Some(mut issue) = self.issues.remove(id) else {
             return false;
         };
         if self.options.search_lag_ms > 0 {

@@ -17,5 +17,6 @@ mod pull;
 mod push;
 mod push_faults;
 mod random_pull;
+mod stored;
 mod world;
 mod zones;

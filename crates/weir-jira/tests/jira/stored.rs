@@ -1,0 +1,78 @@
+//! The state of the simulator in topics of a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir::{Durability, OpenOptions, Weir};
+use weir_jira::client::Client;
+use weir_jira::replica::VALUE_BYTES_MAX;
+use weir_jira::sim::{SimOptions, Simulator};
+
+use crate::world::small;
+
+fn open(folder: &tempfile::TempDir) -> Weir {
+    let mut options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    options.limits.value_bytes_max = VALUE_BYTES_MAX;
+    Weir::open_with(folder.path(), &options).unwrap()
+}
+
+fn start(weir: &Weir, seed: u64) -> Simulator {
+    let options = SimOptions {
+        seed,
+        store: Some(weir.clone()),
+        ..small()
+    };
+    Simulator::start(options).unwrap()
+}
+
+/// Creates an issue; returns its id and key.
+fn create(sim: &Simulator) -> Value {
+    let client = Client::with(&sim.url(), None, Duration::from_mins(5), Arc::new(|_| ()));
+    let fields = json!({"project": {"key": "AA"}, "issuetype": {"name": "Task"}, "summary": "New"});
+    let body = json!({"fields": fields});
+    client.unwrap().write("POST", "issue", &body).unwrap()
+}
+
+#[test]
+fn the_state_outlives_the_simulator() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = |sim: &Simulator| sim.control("GET", "/_sim/state", &Value::Null);
+    let weir = open(&folder);
+    let sim = start(&weir, 1);
+    for (path, body) in [
+        (
+            "/_sim/edit",
+            json!({"issue": "AA-1", "fields": {"summary": "Changed"}}),
+        ),
+        ("/_sim/delete", json!({"issue": "AA-2"})),
+        ("/_sim/move", json!({"issue": "AA-3", "project": "BB"})),
+        ("/_sim/clock", json!({"advance_ms": 5000})),
+    ] {
+        sim.control("POST", path, &body);
+    }
+    let first = create(&sim);
+    let before = state(&sim);
+    drop(sim);
+    weir.close().unwrap();
+    // The seed of the second run has no effect, because the state exists.
+    let weir = open(&folder);
+    let sim = start(&weir, 2);
+    assert_eq!(state(&sim), before);
+    let clock = sim.control("POST", "/_sim/clock", &json!({"advance_ms": 0}));
+    assert_eq!(clock["now_ms"], 1_732_800_005_000_i64);
+    // Ids and keys are not used twice, and the old key of the moved issue finds it.
+    let second = create(&sim);
+    assert_ne!(first["id"], second["id"]);
+    assert_ne!(first["key"], second["key"]);
+    let body = json!({"issue": "AA-3", "fields": {"summary": "Moved"}});
+    assert_eq!(sim.control("POST", "/_sim/edit", &body)["found"], true);
+    // The issues are ordinary values of a topic.
+    let topic = weir.topic("jira._simulator.issues").unwrap();
+    let stored = topic.get(second["id"].as_str().unwrap()).unwrap().unwrap();
+    let issue: Value = serde_json::from_slice(stored.value()).unwrap();
+    assert_eq!(issue["key"], second["key"]);
+}
