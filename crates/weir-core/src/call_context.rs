@@ -21,9 +21,9 @@ pub const HEADER_BYTES: usize = 128;
 /// Bytes before a value in the copy of the topic's keys: the offset of its record.
 pub(crate) const OFFSET_BYTES: usize = 8;
 /// Maximum bytes of a buffer that are retained for the next call.
-const KEEP_BYTES: usize = 256 << 10;
+const RETAINED_BYTES_MAX: usize = 256 << 10;
 /// Maximum number of emits whose memory is retained for the next call.
-const KEEP_EMITS: usize = 1024;
+const RETAINED_EMITS_MAX: usize = 1024;
 
 /// Why the context rejects a request of the program. The call ends with this error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub struct CallContext {
     keys: Option<KvMap>,
     image: Image,
     /// Hash of all changes.
-    fold: u64,
+    digest: u64,
     fuel: u64,
 }
 
@@ -149,7 +149,7 @@ impl CallContext {
         self.text.clear();
         self.emit_bytes = 0;
         self.emit_bytes_max = self.limits.emit_bytes_max;
-        self.fold = 0;
+        self.digest = 0;
         self.fuel = 0;
     }
 
@@ -157,14 +157,14 @@ impl CallContext {
     /// little.
     pub(crate) fn release_memory(&mut self) {
         for bytes in [&mut self.arena, &mut self.value] {
-            if bytes.capacity() > KEEP_BYTES {
+            if bytes.capacity() > RETAINED_BYTES_MAX {
                 bytes.clear();
-                bytes.shrink_to(KEEP_BYTES);
+                bytes.shrink_to(RETAINED_BYTES_MAX);
             }
         }
-        if self.emits.capacity() > KEEP_EMITS {
+        if self.emits.capacity() > RETAINED_EMITS_MAX {
             self.emits.clear();
-            self.emits.shrink_to(KEEP_EMITS);
+            self.emits.shrink_to(RETAINED_EMITS_MAX);
         }
     }
 
@@ -258,8 +258,8 @@ impl CallContext {
     }
 
     /// Hash of all changes of the intention.
-    pub(crate) fn folded(&self) -> u64 {
-        self.fold
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
     }
 
     pub(crate) fn text(&self) -> &[u8] {
@@ -385,7 +385,7 @@ impl CallContext {
         charge(self.may_put(key, value.len())?)?;
         let source = self.store(key);
         let value_source = self.store(value);
-        self.fold = mix(mix(mix(self.fold, 1), hash(0, key)), hash(1, value));
+        self.digest = mix(mix(mix(self.digest, 1), hash(0, key)), hash(1, value));
         self.track_put(key, value);
         self.emit(false, source, value_source);
         Ok(())
@@ -403,7 +403,7 @@ impl CallContext {
         self.may_emit(key.len(), 0)?;
         charge(self.undo_bytes_of_delete(key))?;
         let source = self.store(key);
-        self.fold = mix(mix(self.fold, 2), hash(0, key));
+        self.digest = mix(mix(self.digest, 2), hash(0, key));
         if let Some(keys) = &mut self.keys {
             keys.delete(key);
         }
@@ -437,7 +437,7 @@ impl CallContext {
             (self.key, self.value) = (key, value);
             done?;
         }
-        self.fold = mix(self.fold, 3);
+        self.digest = mix(self.digest, 3);
         self.emit(delete, Source::Key, Source::Value(0, self.value_bytes));
         Ok(())
     }
@@ -460,7 +460,7 @@ impl CallContext {
         charge(self.may_put(key, len)?)?;
         let source = self.store(key);
         let place = mix(from as u64, len as u64);
-        self.fold = mix(mix(mix(self.fold, 4), hash(0, key)), place);
+        self.digest = mix(mix(mix(self.digest, 4), hash(0, key)), place);
         if self.keys.is_some() {
             let value = std::mem::take(&mut self.value);
             self.track_put(key, value.get(from..from + len).unwrap_or(&[]));
@@ -560,7 +560,7 @@ impl CallContext {
     }
 
     fn emit(&mut self, delete: bool, key: Source, value: Source) {
-        self.fold = mix(self.fold, u64::from(self.info.op_index));
+        self.digest = mix(self.digest, u64::from(self.info.op_index));
         self.emits.push(Emit {
             op_index: self.info.op_index,
             delete,
@@ -619,7 +619,7 @@ impl CallContext {
         let undo_bytes = key.len() + old.map_or(0, <[u8]>::len);
         self.check_undo(undo_bytes)?;
         charge(undo_bytes)?;
-        self.fold = mix(mix(mix(self.fold, 5), hash(0, key)), hash(1, value));
+        self.digest = mix(mix(mix(self.digest, 5), hash(0, key)), hash(1, value));
         self.state.put(key, [value, &[]]);
         Ok(())
     }
@@ -643,7 +643,7 @@ impl CallContext {
         let old = self.state.get(key).map(<[u8]>::len);
         self.check_undo(key.len() + old.unwrap_or(0))?;
         charge(old.map_or(0, |old| key.len() + old))?;
-        self.fold = mix(mix(self.fold, 6), hash(0, key));
+        self.digest = mix(mix(self.digest, 6), hash(0, key));
         self.state.delete(key);
         Ok(())
     }
@@ -666,7 +666,7 @@ impl CallContext {
     pub fn keep_memory(&mut self, memory: &[u8], written: impl Iterator<Item = Range<usize>>) {
         let fresh = self.image.memory.is_empty();
         if self.image.memory.len() != memory.len() {
-            self.fold = mix(self.fold, memory.len() as u64);
+            self.digest = mix(self.digest, memory.len() as u64);
             self.image.memory.resize(memory.len());
         }
         if fresh {
@@ -683,7 +683,7 @@ impl CallContext {
         let pages = memory.chunks(IMAGE_PAGE_BYTES).enumerate();
         for (number, new) in pages.take(end).skip(first) {
             if self.image.memory.set_page(number, new) {
-                self.fold = mix(mix(self.fold, number as u64), hash(2, new));
+                self.digest = mix(mix(self.digest, number as u64), hash(2, new));
             }
         }
     }
@@ -693,7 +693,7 @@ impl CallContext {
         self.image.globals.clear();
         self.image.globals.extend(globals);
         for global in &self.image.globals {
-            self.fold = mix(self.fold, *global);
+            self.digest = mix(self.digest, *global);
         }
     }
 }
@@ -718,7 +718,7 @@ mod tests {
         context.commit();
         context.release_memory();
         let held = context.value.capacity() + context.arena.capacity();
-        assert!(held <= 2 * KEEP_BYTES, "{held}");
+        assert!(held <= 2 * RETAINED_BYTES_MAX, "{held}");
         assert_eq!(context.state.undo_log_bytes(), 0);
         assert!(context.state.undo_capacity() <= 256 << 10);
     }
@@ -735,12 +735,12 @@ mod tests {
             "all of the first"
         );
         (memory[2 * IMAGE_PAGE_BYTES], memory[6 * IMAGE_PAGE_BYTES]) = (2, 3);
-        let fold = context.folded();
+        let digest = context.digest();
         context.keep_memory(&memory, std::iter::empty());
-        assert_eq!(context.folded(), fold);
+        assert_eq!(context.digest(), digest);
         let part = 2 * IMAGE_PAGE_BYTES..2 * IMAGE_PAGE_BYTES + 1;
         context.keep_memory(&memory, std::iter::once(part));
-        assert_ne!(context.folded(), fold);
+        assert_ne!(context.digest(), digest);
         assert_eq!(context.image().memory.pages().count(), 2, "but not page 6");
     }
 }

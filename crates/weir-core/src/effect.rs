@@ -88,7 +88,7 @@ pub(crate) struct Rejection {
 }
 
 impl Rejection {
-    pub(crate) const fn bare(reason: ErrorCode) -> Self {
+    pub(crate) const fn without_detail(reason: ErrorCode) -> Self {
         Self {
             reason,
             detail: Detail::None,

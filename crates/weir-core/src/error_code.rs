@@ -1752,7 +1752,7 @@ mod tests {
     use super::ErrorCode;
 
     #[test]
-    fn every_number_leads_back_to_its_code() {
+    fn every_number_maps_to_its_code() {
         for code in ErrorCode::ALL {
             assert_eq!(ErrorCode::from_number(code.number()), Some(code));
         }

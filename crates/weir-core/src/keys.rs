@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_keys_do_not_grow_the_index_for_ever() {
+    fn the_index_reuses_the_space_of_removed_keys() {
         let mut index = KeyIndex::new(0);
         for n in 0..100_000_u64 {
             index.set(&n.to_be_bytes(), ConsequenceOffset(n + 1));

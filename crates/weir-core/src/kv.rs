@@ -30,9 +30,9 @@ pub struct KvMap {
 }
 
 /// Bytes of the undo log whose memory is retained for the next call.
-const UNDO_BYTES_KEEP: usize = 64 << 10;
+const UNDO_RETAINED_BYTES_MAX: usize = 64 << 10;
 /// Entries of the undo log whose memory is retained for the next call.
-const UNDO_ENTRIES_KEEP: usize = 1024;
+const UNDO_RETAINED_ENTRIES_MAX: usize = 1024;
 
 impl KvMap {
     /// Number of entries.
@@ -150,9 +150,9 @@ impl KvMap {
     /// Clears the undo log and frees memory that exceeds what the next call usually needs.
     fn clear_undo(&mut self) {
         self.undo.clear();
-        self.undo.shrink_to(UNDO_ENTRIES_KEEP);
+        self.undo.shrink_to(UNDO_RETAINED_ENTRIES_MAX);
         self.undo_bytes.clear();
-        self.undo_bytes.shrink_to(UNDO_BYTES_KEEP);
+        self.undo_bytes.shrink_to(UNDO_RETAINED_BYTES_MAX);
     }
 }
 

@@ -409,7 +409,7 @@ impl Machine {
         }
         let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
         else {
-            return Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
+            return Ok(Err(Rejection::without_detail(ErrorCode::NoTopic)));
         };
         if let Some(running) = topic.live.as_ref().and_then(|live| live.program.as_ref()) {
             if item.action.is_write() {
@@ -435,9 +435,9 @@ impl Machine {
         let writes = item.action.is_write();
         match (&item.action, live) {
             (Action::Create { .. }, Some(_)) => {
-                return Err(Rejection::bare(ErrorCode::TopicExists));
+                return Err(Rejection::without_detail(ErrorCode::TopicExists));
             }
-            (_, None) if writes => return Err(Rejection::bare(ErrorCode::NoTopic)),
+            (_, None) if writes => return Err(Rejection::without_detail(ErrorCode::NoTopic)),
             (
                 Action::Destroy
                 | Action::Alter { .. }
@@ -445,11 +445,11 @@ impl Machine {
                 | Action::Quarantine { .. }
                 | Action::Trim { .. },
                 None,
-            ) => return Err(Rejection::bare(ErrorCode::TopicAbsent)),
+            ) => return Err(Rejection::without_detail(ErrorCode::TopicAbsent)),
             _ => {}
         }
         if writes && live.is_some_and(|live| live.stopped) {
-            return Err(Rejection::bare(ErrorCode::Quarantined));
+            return Err(Rejection::without_detail(ErrorCode::Quarantined));
         }
         if item.expects.is_empty() {
             return Ok(());

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_round_trip_and_unknown_tags_are_refused() {
+    fn options_round_trip_and_unknown_tags_are_rejected() {
         let options = TopicOptions {
             compaction: Compaction::Latest,
             tombstone_ttl_ms: Some(0),

@@ -87,7 +87,7 @@ pub(crate) struct HostCallResult {
 }
 
 impl HostCallResult {
-    const NOTHING: Self = Self::value(0);
+    const EMPTY: Self = Self::value(0);
 
     const fn value(result: i64) -> Self {
         Self {
@@ -226,7 +226,7 @@ pub(crate) fn emit_put(
     d.emit_put(key, value, |undo_bytes| {
         p.charge_move(bytes + undo_bytes, EMIT_FUEL)
     })?;
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 pub(crate) fn emit_delete(
@@ -239,12 +239,12 @@ pub(crate) fn emit_delete(
     d.emit_delete(key, |undo_bytes| {
         p.charge_move(key.len() + undo_bytes, EMIT_FUEL)
     })?;
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 pub(crate) fn emit_input(d: &mut CallContext, p: &mut FuelBudget) -> Result<HostCallResult, Stop> {
     d.emit_input(|bytes| p.charge_move(bytes, EMIT_FUEL))?;
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 pub(crate) fn emit_value(
@@ -257,7 +257,7 @@ pub(crate) fn emit_value(
     let bytes = key.len() + size(vlen);
     let charge = |undo_bytes| p.charge_move(bytes + undo_bytes, EMIT_FUEL);
     d.emit_value(key, size(voff), size(vlen), charge)?;
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 pub(crate) fn reject_text(
@@ -270,7 +270,7 @@ pub(crate) fn reject_text(
     // A text that is too long is rejected before it is charged.
     d.reject_text(text)?;
     p.charge_move(text.len(), 0)?;
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 pub(crate) fn state_get(
@@ -293,7 +293,7 @@ pub(crate) fn state_put(
     d.state_put(key, value, |undo_bytes| {
         p.charge_move(value.len() + undo_bytes, CHANGE_FUEL)
     })?;
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 pub(crate) fn state_delete(
@@ -306,7 +306,7 @@ pub(crate) fn state_delete(
     d.state_delete(key, |undo_bytes| {
         p.charge_move(undo_bytes.max(key.len()), CHANGE_FUEL)
     })?;
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 pub(crate) fn state_next(
@@ -455,7 +455,7 @@ pub(crate) fn log(
     let text = piece(m, ptr, len)?;
     p.charge_move(text.len(), 0)?;
     lines.add(d, level, text);
-    Ok(HostCallResult::NOTHING)
+    Ok(HostCallResult::EMPTY)
 }
 
 /// Links all functions of `weir1` into a linker of one engine. The interfaces of both engines

@@ -14,7 +14,7 @@ use weir_core::exact::{to_u8, to_u32, to_usize};
 /// Largest exponent of a term of a sum: its magnitude is below 10^401.
 const EXPONENT_MAX: i64 = 401;
 /// Power of ten of the lowest digit of a sum.
-const LOWEST: i64 = -405;
+const EXPONENT_MIN: i64 = -405;
 /// Exponents below this magnitude fit a machine integer, even after the position of the
 /// decimal point is added. That position is at most the length of the literal.
 const EXACT_BELOW: u64 = 1 << 60;
@@ -138,7 +138,8 @@ impl Sum {
 
     fn in_range(number: &Number<'_>) -> bool {
         let count = signed(number.digits().count());
-        number.is_zero() || (number.exponent <= EXPONENT_MAX && number.exponent - count >= LOWEST)
+        number.is_zero()
+            || (number.exponent <= EXPONENT_MAX && number.exponent - count >= EXPONENT_MIN)
     }
 
     /// Adds a literal. Returns `false` and adds nothing if it is out of range.
@@ -233,7 +234,7 @@ fn put_scientific(mut digits: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
 
 impl WideSum {
     fn add(&mut self, number: &Number<'_>) {
-        let mut power = number.exponent - 1 - LOWEST;
+        let mut power = number.exponent - 1 - EXPONENT_MIN;
         for digit in number.digits() {
             let (limb, within) = (power.div_euclid(LIMB_DIGITS), power.rem_euclid(LIMB_DIGITS));
             let within = to_u32(within, "a remainder of a positive number is not negative");
@@ -283,7 +284,7 @@ impl WideSum {
                 unit /= 10;
             }
         }
-        let exponent = LOWEST + signed(digits.len());
+        let exponent = EXPONENT_MIN + signed(digits.len());
         Decimal::normal(negative, digits, exponent)
     }
 }

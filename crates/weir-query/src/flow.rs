@@ -101,7 +101,7 @@ impl Query {
     /// Returns a bound of key prefixes: the source stays on top of the merge while its keys
     /// are below the bound. `None` if the last item was not from this source: then finding
     /// the bound costs more than it saves.
-    fn reach(&mut self, source: u32) -> Option<u128> {
+    fn run_bound(&mut self, source: u32) -> Option<u128> {
         let again = self.flow.streak == Some(source);
         self.flow.streak = Some(source);
         if !again {
@@ -120,7 +120,7 @@ impl Query {
         source: u32,
         out: &mut PageBuilder,
     ) -> Result<(), QueryError> {
-        let reach = self.reach(source);
+        let bound = self.run_bound(source);
         let descending = self.plan.keys.first().is_some_and(|key| key.descending);
         let (stages, flow) = (&mut self.stages, &mut self.flow);
         let Some(from) = self.sources.get_mut(source as usize) else {
@@ -148,7 +148,7 @@ impl Query {
             };
             page.next = row + 1;
             let key = head.key.reduced().prefix(descending);
-            if reach.is_none_or(|reach| key >= reach) || out.is_full() || stages.limit == Some(0) {
+            if bound.is_none_or(|bound| key >= bound) || out.is_full() || stages.limit == Some(0) {
                 flow.last_row = Some((source, row));
                 self.refresh(source);
                 return Ok(());

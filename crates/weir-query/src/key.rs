@@ -50,7 +50,7 @@ const PAIR: u8 = 0xee;
 
 impl ReducedKey {
     /// A key below those of all items.
-    pub(crate) const LEAST: Self = Self(0);
+    pub(crate) const MIN: Self = Self(0);
 
     pub(crate) fn of(kind: Kind, literal: Literal<'_>, strings: Strings) -> Self {
         match (kind, literal) {
@@ -213,7 +213,7 @@ fn digits(literal: &[u8]) -> Option<(bool, u128)> {
 fn whole(digits: u128, negative: bool) -> ReducedKey {
     /// Bits of digits.
     const CONTENT: u32 = 96;
-    const TURNED: u128 = ((1 << (CONTENT + 16)) - 1) << 8;
+    const INVERTED_BITS: u128 = ((1 << (CONTENT + 16)) - 1) << 8;
     const _: () = assert!(CONTENT as usize == 8 * (EXACT - 2));
     let count = (u128::BITS - digits.leading_zeros()).div_ceil(4);
     let tag = (Kind::Number as u128) << 120 | 1;
@@ -222,7 +222,7 @@ fn whole(digits: u128, negative: bool) -> ReducedKey {
     }
     let power = 0x8000 | (u128::from(BIAS.unsigned_abs()) + u128::from(count));
     let content = power << CONTENT | digits << (CONTENT - 4 * count);
-    let flip = if negative { TURNED } else { 0 };
+    let flip = if negative { INVERTED_BITS } else { 0 };
     ReducedKey((tag | content << 8) ^ flip)
 }
 

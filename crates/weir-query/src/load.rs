@@ -340,7 +340,7 @@ impl Loader<'_> {
         let plan = self.plan;
         let page = &mut load.page;
         let at = page.heads.len();
-        let (mut first, mut whole) = (ReducedKey::LEAST, whole);
+        let (mut first, mut whole) = (ReducedKey::MIN, whole);
         for (index, key) in plan.keys.iter().enumerate() {
             let reduced = self.reduce(found, key.column, &page.buffer)?;
             whole |= !reduced.is_exact();

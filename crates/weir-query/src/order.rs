@@ -37,7 +37,7 @@ pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
     move |at| {
         keys.get(at).map_or(
             Key {
-                reduced: ReducedKey::LEAST,
+                reduced: ReducedKey::MIN,
                 literal: Literal::Json(&[]),
             },
             OwnedKey::key,

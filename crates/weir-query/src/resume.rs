@@ -154,7 +154,7 @@ impl Query {
             if token.sources.iter().all(|known| known.name != point.name) {
                 let mut point = point.clone();
                 if let SourcePosition::Position { equal, .. } = &mut point.at {
-                    *equal = self.still_at(&point.precedence, *equal, &token.boundary);
+                    *equal = self.equal_if_unchanged(&point.precedence, *equal, &token.boundary);
                 }
                 token.sources.push(point);
             }
@@ -296,7 +296,7 @@ impl Query {
             return 0;
         }
         let left_out = page.map_or(source.equal, |page| page.left_out);
-        let left_out = self.still_at(&source.precedence, left_out, boundary);
+        let left_out = self.equal_if_unchanged(&source.precedence, left_out, boundary);
         let now = Boundary::innermost(boundary, &source.precedence);
         let (Some(now), Some(page)) = (now, page) else {
             return left_out;
@@ -307,7 +307,12 @@ impl Query {
     }
 
     /// Returns `equal` if the boundary of the previous run is unchanged, else 0.
-    fn still_at(&self, precedence: &Precedence, equal: u64, boundary: &[Boundary]) -> u64 {
+    fn equal_if_unchanged(
+        &self,
+        precedence: &Precedence,
+        equal: u64,
+        boundary: &[Boundary],
+    ) -> u64 {
         let before = self.resumed.as_ref().map(|token| &*token.boundary);
         let before = before.and_then(|before| Boundary::innermost(before, precedence));
         match (before, Boundary::innermost(boundary, precedence)) {

@@ -27,7 +27,7 @@ impl<'a> Piece<'a> {
         let mut depth = Depth::default();
         let mut last = None;
         for (at, byte) in self.text.bytes().enumerate() {
-            if depth.outside(byte) && byte.is_ascii_whitespace() {
+            if depth.is_outside_after(byte) && byte.is_ascii_whitespace() {
                 last = Some(at);
             }
         }
@@ -73,7 +73,7 @@ struct Depth {
 
 impl Depth {
     /// Processes a byte. Returns whether it is outside of brackets and quotes.
-    fn outside(&mut self, byte: u8) -> bool {
+    fn is_outside_after(&mut self, byte: u8) -> bool {
         if let Some(quote) = self.quote {
             match byte {
                 _ if self.escaped => self.escaped = false,
@@ -110,7 +110,7 @@ pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'
         Ok(())
     };
     for (at, byte) in text.bytes().enumerate() {
-        if depth.outside(byte) && byte == b',' {
+        if depth.is_outside_after(byte) && byte == b',' {
             push(start, at)?;
             start = at + 1;
         }

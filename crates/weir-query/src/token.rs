@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_round_trips_and_a_damaged_one_is_refused() {
+    fn a_token_round_trips_and_a_damaged_token_is_rejected() {
         let plan = plan("$.a, $.b");
         let bytes = token().encode(&plan).unwrap();
         assert_eq!(Token::decode(&bytes, &plan).unwrap(), token());
@@ -421,7 +421,7 @@ mod tests {
 
     /// Tokens of any other version, including older ones, are refused as a whole.
     #[test]
-    fn a_token_of_another_version_is_refused() {
+    fn a_token_of_another_version_is_rejected() {
         let plan = plan("$.a");
         for version in [0, 1, 2, 3, 5, 255] {
             let mut bytes = token().encode(&plan).unwrap();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_too_long_is_refused() {
+    fn a_key_that_is_too_long_is_rejected() {
         let mut token = token();
         let long = format!("\"{}\"", "x".repeat(TOKEN_KEY_BYTES_MAX));
         token.boundary[0].keys.push(key(&long));

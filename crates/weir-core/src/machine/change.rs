@@ -24,7 +24,7 @@ pub(super) fn change<S: ConsequenceSink + ?Sized>(
     sink: &mut S,
 ) -> Result<RecordRange, Rejection> {
     let last = RecordFlags::LAST;
-    let absent = Rejection::bare(ErrorCode::NoTopic);
+    let absent = Rejection::without_detail(ErrorCode::NoTopic);
     match item.action {
         Action::Put { key, value } => {
             let live = topic.live.as_ref().ok_or(absent)?;
@@ -126,7 +126,7 @@ fn transaction<S: ConsequenceSink + ?Sized>(
     let live = topic
         .live
         .as_ref()
-        .ok_or(Rejection::bare(ErrorCode::NoTopic))?;
+        .ok_or(Rejection::without_detail(ErrorCode::NoTopic))?;
     live.admits_all(steps.iter())?;
     let first = topic.last.plus(1);
     let count = steps.len();

@@ -162,7 +162,7 @@ impl Machine {
     ) -> Result<RecordRange, Rejection> {
         let entries_free = GROUPS_PENDING_MAX.saturating_sub(self.pending);
         let known = topic.and_then(|id| self.topics.get_mut(id.index()));
-        let topic = known.ok_or(Rejection::bare(ErrorCode::TopicAbsent))?;
+        let topic = known.ok_or(Rejection::without_detail(ErrorCode::TopicAbsent))?;
         let context = StepContext {
             intention: stamp.intention.0,
             time_ms: stamp.time_ms,
@@ -170,13 +170,16 @@ impl Machine {
             entries_free,
         };
         let done = Ok((ConsequenceOffset::ZERO, 0));
-        let name = GroupName::new(group).ok_or(Rejection::bare(ErrorCode::GroupAbsent))?;
+        let name =
+            GroupName::new(group).ok_or(Rejection::without_detail(ErrorCode::GroupAbsent))?;
         let count = topic.groups.len();
         match (topic.groups.entry(name), step) {
-            (Slot::Occupied(_), GroupStep::Open(_)) => Err(Rejection::bare(ErrorCode::GroupExists)),
+            (Slot::Occupied(_), GroupStep::Open(_)) => {
+                Err(Rejection::without_detail(ErrorCode::GroupExists))
+            }
             (Slot::Vacant(slot), GroupStep::Open(setup)) => {
                 if topic.live.is_none() {
-                    return Err(Rejection::bare(ErrorCode::TopicAbsent));
+                    return Err(Rejection::without_detail(ErrorCode::TopicAbsent));
                 }
                 if count >= GROUPS_MAX {
                     return Err(Rejection::limit(ErrorCode::Quota, GROUPS_MAX as u64));
@@ -184,7 +187,7 @@ impl Machine {
                 slot.insert(Group::new(setup, &context));
                 done
             }
-            (Slot::Vacant(_), _) => Err(Rejection::bare(ErrorCode::GroupAbsent)),
+            (Slot::Vacant(_), _) => Err(Rejection::without_detail(ErrorCode::GroupAbsent)),
             (Slot::Occupied(slot), GroupStep::Delete) => {
                 self.pending -= slot.remove().entries.len();
                 done
@@ -393,7 +396,7 @@ impl Group {
                 if self.mode == GroupMode::Exclusive
                     || keys.is_some() != (self.mode == GroupMode::Keyed)
                 {
-                    return Err(Rejection::bare(ErrorCode::GroupMode));
+                    return Err(Rejection::without_detail(ErrorCode::GroupMode));
                 }
                 if seen > self.frontier {
                     return Err(conflict(ErrorCode::Conflict, self.frontier));
@@ -468,7 +471,7 @@ impl Group {
         context: &StepContext,
     ) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
-            return Err(Rejection::bare(ErrorCode::GroupMode));
+            return Err(Rejection::without_detail(ErrorCode::GroupMode));
         }
         if let Some(owner) = &self.owner
             && owner.until_ms > context.time_ms
@@ -488,7 +491,7 @@ impl Group {
     /// Checks the owner of an exclusive group and renews its lease.
     fn check_owner(&mut self, generation: u64, context: &StepContext) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
-            return Err(Rejection::bare(ErrorCode::GroupMode));
+            return Err(Rejection::without_detail(ErrorCode::GroupMode));
         }
         let until_ms = context.time_ms.saturating_add(self.lease_ms);
         match &mut self.owner {
@@ -506,7 +509,7 @@ impl Group {
     /// Checks that an exclusive group has no owner. Removes an owner whose lease has expired.
     fn check_no_owner(&mut self, context: &StepContext) -> Result<(), Rejection> {
         if self.mode != GroupMode::Exclusive {
-            return Err(Rejection::bare(ErrorCode::GroupMode));
+            return Err(Rejection::without_detail(ErrorCode::GroupMode));
         }
         if let Some(owner) = self.owner.take_if(|owner| owner.until_ms > context.time_ms) {
             let generation = owner.generation;
@@ -526,7 +529,7 @@ impl Group {
         or_acknowledged: bool,
     ) -> Result<(), Rejection> {
         if self.mode == GroupMode::Exclusive {
-            return Err(Rejection::bare(ErrorCode::GroupMode));
+            return Err(Rejection::without_detail(ErrorCode::GroupMode));
         }
         let is_valid = |offset: &u64| match self.entries.get(offset).map(|entry| entry.state) {
             Some(EntryState::Leased { claim: holder, .. }) => holder == claim,

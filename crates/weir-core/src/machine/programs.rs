@@ -125,7 +125,7 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
     stamp: &Stamp,
     sink: &mut S,
 ) -> Result<Result<RecordRange, Rejection>, ApplyError> {
-    let absent = || Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
+    let absent = || Ok(Err(Rejection::without_detail(ErrorCode::NoTopic)));
     let first = topic.last.plus(1);
     let Some(live) = topic.live.as_mut() else {
         return absent();
@@ -151,14 +151,14 @@ pub(super) fn commit_or_revert<S: ConsequenceSink + ?Sized>(
     let live = topic.live.as_ref();
     let judged = judged?.and_then(|()| match live {
         Some(live) => within_quota(&running.context, live, item),
-        None => Err(Rejection::bare(ErrorCode::NoTopic)),
+        None => Err(Rejection::without_detail(ErrorCode::NoTopic)),
     });
     let judged = judged.and_then(|()| running.charge(states));
     running.end_intention(judged.is_ok());
     // Read after `end_intention`, which may use fuel itself.
     stamp.fuel.set(running.context.fuel());
     let verdict = judged.map(|()| {
-        topic.digest = topic.digest.fold(running.context.folded());
+        topic.digest = topic.digest.fold(running.context.digest());
         publish(id, topic, &running.context, item, stamp, sink, true);
         let count = running.context.emits().len();
         let first = if count == 0 {

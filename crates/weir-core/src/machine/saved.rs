@@ -27,7 +27,7 @@ pub(super) const CODES: u64 = 51;
 /// Maximum bytes of a section: two maps of state, and a reserve.
 const SECTION_BYTES_MAX: u64 = 2 << 30;
 
-const BROKEN: SnapshotError = SnapshotError::Malformed("the state of a program");
+const MALFORMED: SnapshotError = SnapshotError::Malformed("the state of a program");
 
 /// Content of a topic's section, before its module is loaded.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub(super) fn load(
     index: &KeyIndex,
 ) -> Result<SavedProgram, SnapshotError> {
     let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
-    read(&bytes, options, index).map_err(|Short| BROKEN)
+    read(&bytes, options, index).map_err(|Short| MALFORMED)
 }
 
 fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<SavedProgram, Short> {
@@ -195,8 +195,8 @@ pub(super) fn load_codes(
     let mut codes = Codes::default();
     let mut r = Reader::new(&bytes);
     let mut before = None;
-    for _ in 0..r.varint().map_err(|Short| BROKEN)? {
-        let code = r.bytes().map_err(|Short| BROKEN)?;
+    for _ in 0..r.varint().map_err(|Short| MALFORMED)? {
+        let code = r.bytes().map_err(|Short| MALFORMED)?;
         let hash = host.hash(code);
         if before.is_some_and(|before| before >= hash) {
             return Err(SnapshotError::Malformed("modules in order of their hash"));
@@ -204,7 +204,11 @@ pub(super) fn load_codes(
         before = Some(hash);
         codes.insert(hash, Arc::from(code));
     }
-    if r.is_empty() { Ok(codes) } else { Err(BROKEN) }
+    if r.is_empty() {
+        Ok(codes)
+    } else {
+        Err(MALFORMED)
+    }
 }
 
 /// Restores the program of a topic.
@@ -215,9 +219,9 @@ pub(super) fn restore_program(
     host: &dyn ProgramHost,
 ) -> Result<(), SnapshotError> {
     let Some(live) = topic.live.as_mut() else {
-        return Err(BROKEN);
+        return Err(MALFORMED);
     };
-    let code = codes.get_mut(saved.code).ok_or(BROKEN)?;
+    let code = codes.get_mut(saved.code).ok_or(MALFORMED)?;
     let setup = setup(&live.options, live.options.program.state, saved.meter);
     let program = host.restore(&code.bytes, &setup).map_err(|refusal| {
         SnapshotError::Program(match refusal {
@@ -237,7 +241,7 @@ pub(super) fn restore_program(
         saved.owner,
     );
     if !running.accepts_image() || (running.reads_keys() && !running.tracks_keys) {
-        return Err(BROKEN);
+        return Err(MALFORMED);
     }
     running.charged = running.charge_bytes();
     states.add(&running.owner, running.charged);

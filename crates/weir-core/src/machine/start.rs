@@ -88,7 +88,7 @@ impl Start {
             code, args, meter, ..
         }) = item.action
         else {
-            return Ok(Err(Rejection::bare(ErrorCode::NoTopic)));
+            return Ok(Err(Rejection::without_detail(ErrorCode::NoTopic)));
         };
         let mode = match &self.target {
             Target::New(live) => live.options.program.state,
@@ -291,7 +291,7 @@ impl Machine {
                 let has_room = has_room(code);
                 let topic = topic.and_then(|id| self.topics.get_mut(id.index()));
                 let Some(live) = topic.and_then(|topic| topic.live.as_mut()) else {
-                    return Ok(Err(Rejection::bare(ErrorCode::TopicAbsent)));
+                    return Ok(Err(Rejection::without_detail(ErrorCode::TopicAbsent)));
                 };
                 let Some(running) = live.program.take() else {
                     return Ok(Err(bad("the topic has no program to replace")));
@@ -314,7 +314,7 @@ impl Machine {
                 });
                 (live.options.clone(), has_room, Target::Replaced(old))
             }
-            _ => return Ok(Err(Rejection::bare(ErrorCode::NoTopic))),
+            _ => return Ok(Err(Rejection::without_detail(ErrorCode::NoTopic))),
         };
         Ok(Ok(Start {
             host,
@@ -342,7 +342,7 @@ impl Machine {
                 let (Ok(()), Some(mut started)) = (&verdict, start.started) else {
                     return Ok(Err(verdict
                         .err()
-                        .unwrap_or(Rejection::bare(ErrorCode::NoTopic))));
+                        .unwrap_or(Rejection::without_detail(ErrorCode::NoTopic))));
                 };
                 if let Err(rejection) = started.running.charge(&mut self.states) {
                     return Ok(Err(rejection));
@@ -368,7 +368,7 @@ impl Machine {
                 )))
             }
             (Target::Replaced(mut old), Some(id)) => {
-                let absent = || Rejection::bare(ErrorCode::TopicAbsent);
+                let absent = || Rejection::without_detail(ErrorCode::TopicAbsent);
                 let Some(topic) = self.topics.get_mut(id.index()) else {
                     return Ok(Err(absent()));
                 };
@@ -412,7 +412,9 @@ impl Machine {
                     sink,
                 )))
             }
-            (Target::Replaced(_), None) => Ok(Err(Rejection::bare(ErrorCode::TopicAbsent))),
+            (Target::Replaced(_), None) => {
+                Ok(Err(Rejection::without_detail(ErrorCode::TopicAbsent)))
+            }
         }
     }
 }
@@ -427,7 +429,7 @@ fn announce<S: ConsequenceSink + ?Sized>(
     stamp: &Stamp,
     sink: &mut S,
 ) -> RecordRange {
-    topic.digest = topic.digest.fold(running.context.folded());
+    topic.digest = topic.digest.fold(running.context.digest());
     let value = announcement(running.code, &running.args);
     let emits = running.context.emits().len();
     let flags = if emits == 0 { RecordFlags::LAST } else { 0 };

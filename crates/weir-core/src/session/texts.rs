@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_with_too_many_bytes_of_texts_is_refused() {
+    fn a_snapshot_with_too_many_bytes_of_texts_is_rejected() {
         let mut history = RejectionHistory::new(2);
         for _ in 0..FULL {
             history.reject(REJECT_TEXT_BYTES_MAX);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Longest single write (a vector) minus one: the number of bytes that a write may extend beyond
 /// the piece that it marks.
-const REACH_BYTES: usize = 15;
+const WRITE_EXTENT_BYTES: usize = 15;
 /// Bytes of the smallest piece, as a power of two.
 const PIECE_SHIFT_MIN: u32 = 10;
 
@@ -49,7 +49,7 @@ impl DirtyPages {
         std::iter::from_fn(move || {
             let from = (bits != 0).then(|| (bits.trailing_zeros() as usize) << shift)?;
             bits &= bits - 1;
-            let to = (from + (1 << shift) + REACH_BYTES).min(bytes);
+            let to = (from + (1 << shift) + WRITE_EXTENT_BYTES).min(bytes);
             Some(from.min(to)..to)
         })
     }

@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_expressions_are_refused() {
+    fn invalid_expressions_are_rejected() {
         for pattern in [
             "(",
             ")",

@@ -12,7 +12,7 @@ use crate::snapshot::{Input, SnapshotError, Writer};
 /// Tag of a topic's section with its groups.
 pub(in crate::machine) const GROUPS: u64 = 60;
 const SECTION_BYTES_MAX: u64 = 2 << 30;
-const BROKEN: SnapshotError = SnapshotError::Malformed("the groups of a topic");
+const MALFORMED: SnapshotError = SnapshotError::Malformed("the groups of a topic");
 
 pub(in crate::machine) fn save(groups: &Groups, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
     let mut bytes = Vec::new();
@@ -94,9 +94,9 @@ pub(in crate::machine) fn load(
 ) -> Result<Groups, SnapshotError> {
     let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
     let mut r = Reader::new(&bytes);
-    let groups = read_all(&mut r, topic, last.0, applied).map_err(|Short| BROKEN)?;
+    let groups = read_all(&mut r, topic, last.0, applied).map_err(|Short| MALFORMED)?;
     if groups.is_empty() || !r.is_empty() {
-        return Err(BROKEN);
+        return Err(MALFORMED);
     }
     Ok(groups)
 }
