@@ -45,9 +45,9 @@ struct Transfer {
     from: u8,
     to: u8,
     amount: i64,
-    /// Whether it names an offset at which the source account was never written.
+    /// Whether the transfer names an offset at which the source account was never written.
     stale: bool,
-    /// Whether its value is too short.
+    /// Whether the value of the transfer is too short.
     broken: bool,
 }
 

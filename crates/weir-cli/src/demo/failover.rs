@@ -1,7 +1,7 @@
 //! Chapter "failover": the leader of three nodes is killed while events are written. Writes
 //! continue, and in the end all nodes have equal state.
 //!
-//! Invariant: no node outlives the chapter.
+//! Invariant: all nodes have ended when the chapter ends.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

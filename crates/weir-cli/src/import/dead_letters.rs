@@ -1,9 +1,9 @@
-//! Dead letters: the unusable items of an import, one JSON object a line. Each item is written
+//! Dead letters: the unusable items of an import, one JSON object per line. Each item is written
 //! once, even if the import is interrupted and repeated.
 //!
 //! A letter contains the session of the import and the position of the item. Letters are in the
-//! order of the input. So an earlier run has already written each item that is not after the last
-//! letter of its import. Invariant: a truncated item is marked as truncated.
+//! order of the input, so a run skips each item up to the last existing letter of its import.
+//! Invariant: a truncated item is marked as truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! NDJSON: one value a line. Blank lines are skipped. A line ends with LF or CR LF. The rest of a
+//! NDJSON: one value per line. Blank lines are skipped. A line ends with LF or CR LF. The rest of a
 //! line beyond the limit is skipped.
 
 use std::io::{self, BufRead};

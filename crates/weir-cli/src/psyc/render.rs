@@ -11,7 +11,7 @@ use super::text::usage;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The description is standard input, one item a line, with \\n, \\t and \\xHH for
+The description is standard input, one item per line, with \\n, \\t and \\xHH for
 single bytes:
   R<op><name>TAB<value>  routing modifier     S= or S?    state operation
   E<op><name>TAB<value>  entity modifier      M<method>   D<data>

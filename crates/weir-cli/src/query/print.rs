@@ -64,7 +64,7 @@ const EXPLAIN: &[Field] = &[
 
 /// Prints results.
 pub(super) enum Printer {
-    /// JSON as stored, one result a line or all in one array.
+    /// JSON as stored, one result per line or all in one array.
     Bare {
         out: BufWriter<Stdout>,
         bare: BareFormat,

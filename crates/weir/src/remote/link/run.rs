@@ -23,7 +23,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const ATTEMPT_TIME_MIN: Duration = Duration::from_millis(300);
 /// Redirects that a client follows without a pause.
 const HOPS_MAX: u32 = 8;
-/// Servers of a cluster that a client remembers at most.
+/// Maximum number of servers of a cluster that a client remembers.
 const NODES_MAX: usize = 64;
 /// Bytes of one read.
 const READ_BYTES: usize = 128 << 10;
@@ -41,7 +41,7 @@ pub(super) enum Broken {
     Again(String),
     /// Connect to this server instead.
     Redirect(Address),
-    /// The server refuses with this code, and wants a pause.
+    /// The server refuses with this code, and asks for a pause.
     Pause(ErrorCode, Duration, String),
     /// Does not reconnect: the error is final.
     Final(ErrorCode, String),
