@@ -337,8 +337,9 @@ impl RecordPage {
     fn __getitem__(&self, index: isize) -> PyResult<Record> {
         let len = self.records.len();
         let at = crate::result::index_of(index, len);
-        at.and_then(|at| self.record(at))
-            .ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("there is no record at this index"))
+        at.and_then(|at| self.record(at)).ok_or_else(|| {
+            pyo3::exceptions::PyIndexError::new_err("there is no record at this index")
+        })
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
