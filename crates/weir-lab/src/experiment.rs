@@ -494,15 +494,13 @@ impl Experiment {
         let upper = upper.is_some();
         let lower = claim.min_ratio.or(claim.min_value).is_some();
         if (upper && claim.expect != Expect::Lower) || (lower && claim.expect != Expect::Higher) {
-            return self.invalid(format!(
-                "{place}: `expect` and the bar point in different ways"
-            ));
+            return self.invalid(format!("{place}: `expect` does not match the limit"));
         }
         let absolute = claim.max_value.or(claim.min_value).is_some();
         let against = claim.compare.len() > 1 || !claim.bound.is_empty();
         if claim.compare.is_empty() || absolute == against {
             return self.invalid(format!(
-                "{place}: a ratio needs something to compare with, a value stands alone"
+                "{place}: a ratio needs a second reference or `bound`, and a value has neither"
             ));
         }
         let terms = claim.bound.iter().flat_map(|term| &term.of);
@@ -540,7 +538,7 @@ expect = "lower"
 max_value = 10.0
 "#;
 
-    fn complaint(text: &str) -> String {
+    fn message_of(text: &str) -> String {
         Experiment::parse(text, Path::new("t.toml"))
             .unwrap_err()
             .to_string()
@@ -556,8 +554,8 @@ max_value = 10.0
     }
 
     #[test]
-    fn mistakes_are_named() {
-        for (from, to, say) in [
+    fn an_error_names_the_mistake() {
+        for (from, to, expected) in [
             ("question", "qestion", "unknown field `qestion`"),
             (
                 "max_value = 10.0",
@@ -572,17 +570,20 @@ max_value = 10.0
             (
                 "max_value = 10.0",
                 "max_ratio = 1.0",
-                "something to compare with",
+                "needs a second reference",
             ),
-            ("max_value = 10.0", "min_value = 1.0", "different ways"),
+            ("max_value = 10.0", "min_value = 1.0", "does not match"),
             ("builtin = \"spin\"", "", "either `builtin` or `command`"),
             ("\"spin\"", "\"spun\"", "no built-in contender `spun`"),
             ("name = \"t\"", "name = \"t/../u\"", "letters, digits"),
             ("mode =", "blocks = 0\nmode =", "0 blocks"),
         ] {
             let text = GOOD.replacen(from, to, 1);
-            let message = complaint(&text);
-            assert!(message.contains(say), "{say:?} not in {message:?}");
+            let message = message_of(&text);
+            assert!(
+                message.contains(expected),
+                "{expected:?} not in {message:?}"
+            );
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::clock;
 
 /// Nanoseconds of one tick of `/proc/stat`.
 const TICK_NS: u64 = 10_000_000;
-/// Time services slow or hasten the time of day by at most one part in this number. A larger change
+/// Time services slow down or speed up the time of day by at most one part in this number. A larger change
 /// is a step.
 const SLEW_PARTS: u64 = 1_000;
 /// Programs that disturb a measurement by their disk or memory traffic, which the share of foreign CPU

@@ -75,9 +75,9 @@ pub fn run(
         say(&absent.line());
     }
     let mut text = format!(
-        "# Profile of {}\n\nOne line a process and class of work, of {} samples a second (`perf`, cpu-clock); a \
-         sample has the class of its innermost frame that has one. Profiled runs are slower than others: shares are \
-         for reading, times are not kept.\n",
+        "# Profile of {}\n\nA line for each process and class of work, from {} samples a second (`perf`, cpu-clock). A \
+         sample has the class of its innermost frame with a class. Profiled runs are slower than others, so their \
+         times are not stored.\n",
         session.experiment.header.name, wanted.rate
     );
     let mut any = false;
@@ -98,7 +98,7 @@ pub fn run(
         text.push_str(&section(&title, &stacks));
     }
     if !any {
-        let what = "no cell of the experiment was asked for".to_owned();
+        let what = "no cell matches --only and --workload".to_owned();
         return Err(LabError::Usage { what });
     }
     write(&dir.join("profile.md"), &text)?;
@@ -121,7 +121,7 @@ fn usable(scratch: &Path) -> Result<()> {
             let why = said.lines().find(|line| !line.trim().is_empty());
             let why = why.unwrap_or("no reason given").trim().to_owned();
             format!(
-                "`perf` may not be used here: {why} (kernel.perf_event_paranoid is {})",
+                "`perf` is not permitted here: {why} (kernel.perf_event_paranoid is {})",
                 paranoid.trim()
             )
         }
@@ -180,7 +180,7 @@ fn sampled(session: &Session, cell: &Cell, wanted: &Wanted, dir: &Path) -> Resul
     let stacks = Stacks::read(&String::from_utf8_lossy(&done.stdout));
     if stacks.total() == 0 {
         let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        let what = format!("`perf` has no samples of it: {said}");
+        let what = format!("`perf` recorded no samples: {said}");
         return Err(LabError::contender(&contender.name, what));
     }
     Ok(stacks)

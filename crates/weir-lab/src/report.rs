@@ -99,12 +99,12 @@ fn sections(
     sections.extend(allocations(plan));
     sections.push(block_table(blocks));
     sections.push(machine(fingerprint));
-    sections.push(again(experiment, plan));
+    sections.push(repetition(experiment, plan));
     sections
 }
 
 /// The command that repeats the run.
-fn again(experiment: &Experiment, plan: &Plan) -> Section {
+fn repetition(experiment: &Experiment, plan: &Plan) -> Section {
     let command = format!(
         "`weir-lab run {} --seed {} --blocks {}{}{}{}`",
         experiment.header.name,
@@ -118,7 +118,7 @@ fn again(experiment: &Experiment, plan: &Plan) -> Section {
             format!(" --only {}", plan.only.join(","))
         },
     );
-    Section::new("Again", vec![Part::Text(command)])
+    Section::new("How to repeat this run", vec![Part::Text(command)])
 }
 
 fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
@@ -137,13 +137,15 @@ fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
         .fold(0.0, f64::max);
     let _ = write!(
         text,
-        " Other work took up to {:.0} % of the measured CPUs (a block may have {:.0} %); percentiles of samples above {:.0} are not the contender's.",
+        " Other work took up to {:.0} % of the measured CPUs (the limit of a block is {:.0} %), so percentiles of samples above {:.0} can be those of other work.",
         100.0 * highest,
         100.0 * plan.foreign_max,
         100.0 * (1.0 - highest)
     );
     if plan.quick {
-        text.push_str(" **Quick run: good for checking, not for quoting.**");
+        text.push_str(
+            " **Quick run: it shows that everything works; its figures decide nothing.**",
+        );
     }
     if plan.site {
         text.push_str(" It read a site whose address is not stored.");
@@ -155,7 +157,7 @@ fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
 fn gaps(plan: &Plan) -> Option<Section> {
     let absent = plan.absent.iter().map(|absent| {
         format!(
-            "**{}** was left out: its program was not there. It needs {}.",
+            "**{}** was left out: its program was missing. It needs {}.",
             absent.contender, absent.needs
         )
     });
@@ -205,7 +207,7 @@ fn claims(summary: &Summary) -> Option<Section> {
         "claim",
         "at",
         "figure [95 % interval]",
-        "bar",
+        "limit",
         "n",
         "p",
         "verdict",
@@ -224,7 +226,7 @@ fn claims(summary: &Summary) -> Option<Section> {
             in_words(claim, summary.noise_floor),
         ]);
     }
-    let note = "The figure is the median over blocks of a ratio taken within each block, or of a value; p is Wilcoxon's signed rank test against the bar.".to_owned();
+    let note = "The figure is the median over the blocks of a ratio within each block, or of a value. p is that of Wilcoxon's signed rank test against the limit.".to_owned();
     let parts = vec![Part::Table(table), Part::Text(note)];
     Some(Section::new("Claims", parts))
 }
@@ -244,7 +246,7 @@ fn in_words(claim: &Decision, noise_floor: f64) -> String {
     };
     let measured = confidence(interval.low, interval.high);
     if claim.figures.len() < BLOCKS_MIN {
-        return format!("too few blocks to say ({measured})");
+        return format!("too few blocks to decide ({measured})");
     }
     if !claim.ratio {
         return format!("{}, {measured}", amount(claim, interval.centre));
@@ -373,7 +375,7 @@ fn allocations(plan: &Plan) -> Option<Section> {
             cell.answer.allocated_bytes.to_string(),
         ]);
     }
-    let note = "Contenders not listed make none.".to_owned();
+    let note = "The other contenders allocate nothing.".to_owned();
     let parts = vec![Part::Text(note), Part::Table(table)];
     Some(Section::new("Allocations of one iteration", parts))
 }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! lab/results/<time>-<name>-<id>/
-//!   experiment.toml   the file as it was
+//!   experiment.toml   the experiment file of the run
 //!   plan.json         seed, blocks, cells, answers, iterations of a batch
 //!   fingerprint.json  the machine and the builds
 //!   blocks/B000.jsonl one line about the block, then one line a sample
-//!   summary.json  report.md   made from the files above
+//!   summary.json  report.md   generated from the files above
 //! ```
 //!
 //! Invariants: a file under its final name is complete (written under another name, synced,
@@ -186,7 +186,7 @@ impl ResultSet {
     pub fn open(dir: &Path) -> Result<ResultSet> {
         if !dir.join("plan.json").is_file() {
             let what = format!(
-                "{} holds no plan.json; it is not a result set",
+                "{} has no plan.json, so it is not a result set",
                 dir.display()
             );
             return Err(LabError::Usage { what });

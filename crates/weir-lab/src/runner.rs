@@ -119,7 +119,7 @@ pub fn check(
     places: &Places,
 ) -> Result<(Matrix, Vec<PlannedCell>, Vec<Failure>)> {
     let mut session = Session::new(experiment, options, places, Arc::default())?;
-    let _elsewhere = StandAside::new(session.cpu);
+    let _off_measured_cpu = OffMeasuredCpu::new(session.cpu);
     let prepared = prepare(&mut session)?;
     Ok((session.matrix, prepared.cells, prepared.failed))
 }
@@ -127,7 +127,7 @@ pub fn check(
 /// Prepares the run, and reports its course.
 fn check_all(session: &mut Session, progress: &mut dyn Write) -> Result<Prepared> {
     if let Some((_, limit)) = session.quick_left() {
-        let line = format!("a quick run, which takes about {limit:.0} s at most");
+        let line = format!("a quick run of at most about {limit:.0} s");
         say(progress, &line);
     }
     for name in machine::disturbers(Path::new("/proc")) {
@@ -172,7 +172,7 @@ pub fn start(
     let foreign_max = options.foreign_max.unwrap_or(header.foreign_max);
     let foreign_max = if options.quick { 1.0 } else { foreign_max };
     let mut session = Session::new(experiment, options, places, stop)?;
-    let _elsewhere = StandAside::new(session.cpu);
+    let _off_measured_cpu = OffMeasuredCpu::new(session.cpu);
     for absent in &session.matrix.absent {
         say(progress, &absent.line());
     }
@@ -235,8 +235,8 @@ pub fn resume(
         });
     }
     let mut session = Session::new(experiment, &options, places, stop)?;
-    session.follow(plan.cut);
-    let _elsewhere = StandAside::new(session.cpu);
+    session.apply_cut(plan.cut);
+    let _off_measured_cpu = OffMeasuredCpu::new(session.cpu);
     let prepared = check_all(&mut session, progress)?;
     let fingerprint = Fingerprint::take(
         &places.root,
@@ -410,10 +410,10 @@ fn time_left(
 }
 
 fn budget_line(plan: &Plan, set: &ResultSet) -> String {
-    let there = (0..plan.blocks).filter(|block| set.has_block(*block));
+    let measured = (0..plan.blocks).filter(|block| set.has_block(*block));
     format!(
-        "the budget has no room for another block: {} of {} are there; the others: weir-lab run --resume {}",
-        there.count(),
+        "the budget is too short for another block: {} of {} blocks are measured; resume with: weir-lab run --resume {}",
+        measured.count(),
         plan.blocks,
         set.dir().display()
     )
@@ -447,19 +447,19 @@ pub(crate) fn sample(cell: usize, n: u64, timed: crate::protocol::Timed) -> Samp
 }
 
 /// Keeps the thread of the lab off the measured CPU during its lifetime.
-struct StandAside {
+struct OffMeasuredCpu {
     before: Option<CpuSet>,
 }
 
-impl StandAside {
-    fn new(cpu: Option<usize>) -> StandAside {
+impl OffMeasuredCpu {
+    fn new(cpu: Option<usize>) -> OffMeasuredCpu {
         let before = rustix::thread::sched_getaffinity(None).ok();
         let others: Vec<usize> = allowed_cpus()
             .into_iter()
             .filter(|other| Some(*other) != cpu)
             .collect();
         if cpu.is_none() || others.is_empty() {
-            return StandAside { before: None };
+            return OffMeasuredCpu { before: None };
         }
         let mut set = CpuSet::new();
         for other in others {
@@ -467,11 +467,11 @@ impl StandAside {
         }
         // If the thread cannot move, the run is still valid.
         let _ = sched_setaffinity(None, &set);
-        StandAside { before }
+        OffMeasuredCpu { before }
     }
 }
 
-impl Drop for StandAside {
+impl Drop for OffMeasuredCpu {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             let _ = sched_setaffinity(None, before);

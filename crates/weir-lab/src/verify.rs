@@ -27,7 +27,7 @@ use crate::error::{LabError, Result};
 use crate::experiment::Experiment;
 use crate::report::Table;
 use crate::runner::{Options, Places};
-use server::{Patience, Running};
+use server::{Running, SilenceLimit};
 use stall::{COLUMNS, Outcome};
 
 /// The experiment whose contenders are checked.
@@ -78,7 +78,7 @@ pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Re
     let mut table = Table::new(&heads);
     for (name, words) in servers(&experiment, places, &options.only) {
         let words = guarded(&places.lab, &words);
-        let mut server = Running::start(&name, &words, Patience::Seconds(5))?;
+        let mut server = Running::start(&name, &words, SilenceLimit::Seconds(5))?;
         match pieces::check(&mut server, &vectors) {
             Ok(count) => say(&format!("{name}: {count} answers as they should be"))?,
             Err(error) => {
@@ -88,7 +88,7 @@ pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Re
         }
         let mut row = vec![name.clone()];
         for (column, check) in COLUMNS {
-            let mut server = Running::start(&name, &words, Patience::Seconds(5))?;
+            let mut server = Running::start(&name, &words, SilenceLimit::Seconds(5))?;
             let outcome = check(&mut server)?;
             if outcome != Outcome::Good {
                 let what = format!("{column}: {outcome}");

@@ -517,7 +517,7 @@ fn a_budget_ends_a_run_after_a_whole_block() {
         row(&stdout, "block 1 of 8 done").ends_with(" left"),
         "{stdout}"
     );
-    assert!(row(&stdout, "the budget").contains(" 1 of 8 are there"));
+    assert!(row(&stdout, "the budget").contains(" 1 of 8 blocks are measured"));
     let set = result_set(dir.path());
     assert_eq!(samples_of(&set, 0).len(), 6);
     assert!(!set.join("blocks/B001.jsonl").exists());

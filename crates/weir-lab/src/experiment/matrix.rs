@@ -66,9 +66,9 @@ pub struct Absent {
     pub needs: String,
 }
 
-/// Restrictions of a matrix.
+/// The selected part of a matrix.
 #[derive(Clone, Debug, Default)]
-pub struct Narrow {
+pub struct Selection {
     /// Contenders to run; empty means all.
     pub only: Vec<String>,
     /// Leaves workloads and contenders with `quick = false` out.
@@ -84,13 +84,13 @@ impl Absent {
     /// A sentence for the user.
     pub fn line(&self) -> String {
         format!(
-            "LEFT OUT: {}, whose program is not there (lab/peers/install.sh builds it; it needs {})",
+            "LEFT OUT: {}, because its program is missing (lab/peers/install.sh builds it; it needs {})",
             self.contender, self.needs
         )
     }
 }
 
-impl Narrow {
+impl Selection {
     /// The workloads to run, each with its sizes.
     fn workloads(
         &self,
@@ -117,9 +117,9 @@ impl Narrow {
     /// Why a contender is left out: a program of its command is missing.
     fn missing(&self, contender: &ContenderSpec) -> Option<Absent> {
         let needs = contender.needs.clone()?;
-        let there = contender.missing_program(&self.peers).is_none();
-        let asked = self.only.contains(&contender.name);
-        (!there && !asked).then(|| Absent {
+        let is_missing = contender.missing_program(&self.peers).is_some();
+        let is_named = self.only.contains(&contender.name);
+        (is_missing && !is_named).then(|| Absent {
             contender: contender.name.clone(),
             needs,
         })
@@ -133,7 +133,7 @@ impl Matrix {
         experiment: &Experiment,
         root: &Path,
         generated: &Path,
-        narrow: &Narrow,
+        selection: &Selection,
     ) -> Result<Matrix> {
         let name = &experiment.header.name;
         let mut contenders = experiment.contenders.clone();
@@ -144,31 +144,31 @@ impl Matrix {
                 ..c
             }));
         }
-        for wanted in &narrow.only {
+        for wanted in &selection.only {
             if !contenders.iter().any(|contender| contender.name == *wanted) {
                 return Err(LabError::Usage {
                     what: format!("no contender `{wanted}` in {name}"),
                 });
             }
         }
-        if !narrow.only.is_empty() {
+        if !selection.only.is_empty() {
             contenders.retain(|contender| {
                 let plain = contender.name.strip_suffix(TWIN).unwrap_or(&contender.name);
-                narrow
+                selection
                     .only
                     .iter()
                     .any(|wanted| wanted == &contender.name || wanted == plain)
             });
-        } else if narrow.quick {
+        } else if selection.quick {
             contenders.retain(|contender| contender.quick);
         }
         let mut absent = Vec::new();
         contenders.retain(|contender| {
-            let missing = narrow.missing(contender);
+            let missing = selection.missing(contender);
             absent.extend(missing.clone());
             missing.is_none()
         });
-        let workloads = narrow.workloads(experiment, root, generated)?;
+        let workloads = selection.workloads(experiment, root, generated)?;
         let mut matrix = Matrix {
             contenders,
             workloads,
@@ -334,10 +334,10 @@ fn expand_workload(
 mod tests {
     use super::*;
 
-    fn expand(text: &str, narrow: &Narrow) -> Matrix {
+    fn expand(text: &str, selection: &Selection) -> Matrix {
         let experiment = Experiment::parse(text, Path::new("t.toml")).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        Matrix::expand(&experiment, Path::new("/r"), dir.path(), narrow).unwrap()
+        Matrix::expand(&experiment, Path::new("/r"), dir.path(), selection).unwrap()
     }
 
     const TEXT: &str = r#"
@@ -371,8 +371,8 @@ reason = "too slow"
 "#;
 
     #[test]
-    fn sizes_twins_and_skips_make_the_cells() {
-        let matrix = expand(TEXT, &Narrow::default());
+    fn cells_follow_from_sizes_twins_and_skips() {
+        let matrix = expand(TEXT, &Selection::default());
         let names: Vec<String> = matrix
             .cells
             .iter()
@@ -414,32 +414,32 @@ reason = "too slow"
                 "params = { units = 3 }\nquick = false",
             )
             .replace("name = \"file\"", "name = \"file\"\nsite = true");
-        let cells = |narrow: &Narrow| {
-            let matrix = expand(&text, narrow);
+        let cells = |selection: &Selection| {
+            let matrix = expand(&text, selection);
             let named = matrix.cells.iter().map(|cell| {
                 let (contender, workload) = (matrix.contender(cell), matrix.workload(cell));
                 format!("{}/{}", contender.name, workload.name)
             });
             named.collect::<Vec<_>>()
         };
-        let quick = Narrow {
+        let quick = Selection {
             quick: true,
-            ..Narrow::default()
+            ..Selection::default()
         };
         assert_eq!(
             cells(&quick),
             ["a/n10", "a~twin/n10", "a/n20", "a~twin/n20"]
         );
-        let site = Narrow {
+        let site = Selection {
             site: true,
-            ..Narrow::default()
+            ..Selection::default()
         };
         assert_eq!(cells(&site), ["a/file", "a~twin/file"]);
         // A contender that is named explicitly runs in the quick form, too.
-        let named = Narrow {
+        let named = Selection {
             only: vec!["b".into()],
             quick: true,
-            ..Narrow::default()
+            ..Selection::default()
         };
         assert_eq!(cells(&named), ["b/n10"]);
     }
@@ -451,23 +451,23 @@ reason = "too slow"
         let command = "command = [\"/bin/sh\", \"{peers}/server\"]\nneeds = \"a compiler\"";
         let text = TEXT.replace(other, command);
         let peers = tempfile::tempdir().unwrap();
-        let narrow = Narrow {
+        let selection = Selection {
             peers: peers.path().to_owned(),
-            ..Narrow::default()
+            ..Selection::default()
         };
-        let absent = expand(&text, &narrow).absent;
+        let absent = expand(&text, &selection).absent;
         assert_eq!(absent[0].contender, "b");
         std::fs::write(peers.path().join("server"), "").unwrap();
-        assert!(expand(&text, &narrow).absent.is_empty());
+        assert!(expand(&text, &selection).absent.is_empty());
     }
 
     #[test]
     fn only_keeps_the_named_contenders() {
         let matrix = expand(
             TEXT,
-            &Narrow {
+            &Selection {
                 only: vec!["b".into()],
-                ..Narrow::default()
+                ..Selection::default()
             },
         );
         assert_eq!(matrix.cells.len(), 1);

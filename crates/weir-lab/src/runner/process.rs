@@ -137,7 +137,7 @@ pub(super) fn block(
                 if content == planned.answer.content {
                     return Ok((timed, content));
                 }
-                let what = format!("`{}`: printed something else than before", planned.workload);
+                let what = format!("`{}`: its output differs from the check", planned.workload);
                 Err(LabError::contender(&planned.contender, what))
             };
             let done = attempt(session, &session.matrix.cells[*cell], &mut failed, run)?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::{Options, Places};
 use crate::child::{Launch, Reaper};
 use crate::error::{LabError, Result};
-use crate::experiment::matrix::{Cell, Matrix, Narrow};
+use crate::experiment::matrix::{Cell, Matrix, Selection};
 use crate::experiment::{ContenderSpec, Experiment, Pin, PinName};
 use crate::machine::allowed_cpus;
 use crate::protocol::{Answer, Fields, Hello};
@@ -60,14 +60,14 @@ impl Session {
     ) -> Result<Session> {
         let lock = lock(&places.scratch)?;
         let started = Instant::now();
-        let narrow = Narrow {
+        let selection = Selection {
             only: options.only.clone(),
             quick: options.quick,
             site: options.site.is_some(),
             peers: places.peers.clone(),
         };
         let generated = places.scratch.join("inputs");
-        let matrix = Matrix::expand(&experiment, &places.root, &generated, &narrow)?;
+        let matrix = Matrix::expand(&experiment, &places.root, &generated, &selection)?;
         let cpu = match experiment.header.pin {
             Pin::Cpu(cpu) => Some(cpu),
             Pin::Named(PinName::None) => None,
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Resumes a run with this `cut`: keeps its cells, and leaves out no others.
-    pub(super) fn follow(&mut self, cut: Option<Cut>) {
+    pub(super) fn apply_cut(&mut self, cut: Option<Cut>) {
         if let Some(cut) = cut {
             self.cut(cut.checked);
         }

@@ -3,11 +3,11 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::server::{Patience, Running};
+use super::server::{Running, SilenceLimit};
 use super::stall::{COLUMNS, Outcome};
 use crate::error::{LabError, Result};
 
-use Outcome::{Good, Hangs, Some, Unasked};
+use Outcome::{Good, Hangs, NoContinue, Some};
 
 /// Answers on another connection after which a faulty server counts as silent. The server has one
 /// thread and handles events in turn, so a few answers suffice.
@@ -28,7 +28,10 @@ pub const FAULTS: &[(&str, [Outcome; 7])] = &[
         "edge-short-read",
         [Good, Good, Hangs, Good, Hangs, Hangs, Good],
     ),
-    ("no-continue", [Good, Good, Good, Good, Unasked, Good, Good]),
+    (
+        "no-continue",
+        [Good, Good, Good, Good, NoContinue, Good, Good],
+    ),
     ("drop-rest", [Good, Good, Good, Some(1), Good, Good, Good]),
     ("forget-write", [Good, Good, Good, Good, Good, Hangs, Good]),
     ("accept-one", [Good, Good, Good, Good, Good, Good, Some(1)]),
@@ -52,7 +55,7 @@ pub fn seen(name: &str, words: &[String]) -> Result<[Outcome; 7]> {
 fn seen_on_one(name: &str, words: &[String]) -> Result<[Outcome; 7]> {
     let mut seen = [Good; 7];
     for (outcome, (_, check)) in seen.iter_mut().zip(COLUMNS) {
-        let mut server = Running::start(name, words, Patience::Rounds(ROUNDS))?;
+        let mut server = Running::start(name, words, SilenceLimit::Rounds(ROUNDS))?;
         *outcome = check(&mut server)?;
     }
     Ok(seen)

@@ -1,6 +1,6 @@
 //! Sends every vector in every split, and expects equal answers.
 
-use super::server::{Line, Running};
+use super::server::{Connection, Running};
 use super::vector::Vector;
 use crate::error::Result;
 
@@ -15,21 +15,21 @@ const REFUSED_BYTES: usize = (4 << 20) + 1;
 pub fn check(server: &mut Running, vectors: &[Vector]) -> Result<u64> {
     let mut count = 0;
     for vector in vectors {
-        let mut line = server.connect()?;
+        let mut connection = server.connect()?;
         let bytes = &vector.request;
-        exchange(server, &mut line, vector, &[bytes], 1, "whole")?;
+        exchange(server, &mut connection, vector, &[bytes], 1, "whole")?;
         for cut in 1..bytes.len() {
             let (first, second) = bytes.split_at(cut);
             let way = format!("cut at {cut}");
-            exchange(server, &mut line, vector, &[first, second], 1, &way)?;
+            exchange(server, &mut connection, vector, &[first, second], 1, &way)?;
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        exchange(server, &mut line, vector, &single, 1, "byte by byte")?;
+        exchange(server, &mut connection, vector, &single, 1, "byte by byte")?;
         count += 1 + bytes.len() as u64;
         for many in TOGETHER {
             let bytes = bytes.repeat(many);
             let way = format!("{many} at once");
-            exchange(server, &mut line, vector, &[&bytes], many, &way)?;
+            exchange(server, &mut connection, vector, &[&bytes], many, &way)?;
             count += many as u64;
         }
     }
@@ -52,13 +52,13 @@ fn large(server: &mut Running) -> Result<u64> {
         allow: None,
         deflated: false,
     };
-    let mut line = server.connect()?;
+    let mut connection = server.connect()?;
     let (from, end) = (head.len(), request.len());
     let cuts = [1, from - 1, from, from + 1, 4096, 1 << 16, end - 1];
     for cut in cuts {
         let (first, second) = request.split_at(cut);
         let way = format!("cut at {cut}");
-        exchange(server, &mut line, &vector, &[first, second], 1, &way)?;
+        exchange(server, &mut connection, &vector, &[first, second], 1, &way)?;
     }
     Ok(cuts.len() as u64)
 }
@@ -77,10 +77,10 @@ fn refused(server: &mut Running) -> Result<u64> {
         allow: None,
         deflated: false,
     };
-    let mut line = server.connect()?;
+    let mut connection = server.connect()?;
     exchange(
         server,
-        &mut line,
+        &mut connection,
         &vector,
         &[request.as_bytes()],
         1,
@@ -93,7 +93,7 @@ fn refused(server: &mut Running) -> Result<u64> {
 /// After these, the server must send nothing.
 fn exchange(
     server: &mut Running,
-    line: &mut Line,
+    connection: &mut Connection,
     vector: &Vector,
     pieces: &[&[u8]],
     answers: usize,
@@ -103,24 +103,27 @@ fn exchange(
         if at > 0 {
             server.settle()?;
         }
-        if !server.send(line, piece)? {
-            let what = format!("{}, {way}: does not take it", vector.name);
-            return Err(server.complain(what));
+        if !server.send(connection, piece)? {
+            let what = format!(
+                "{}, {way}: the server does not accept the request",
+                vector.name
+            );
+            return Err(server.failure(what));
         }
     }
     for number in 1..=answers {
-        let complaint = match server.answer(line)? {
+        let difference = match server.answer(connection)? {
             None => Some("no answer".to_owned()),
-            Some(answer) => vector.complaint(&answer),
+            Some(answer) => vector.difference(&answer),
         };
-        if let Some(complaint) = complaint {
-            let what = format!("{}, {way}, answer {number}: {complaint}", vector.name);
-            return Err(server.complain(what));
+        if let Some(difference) = difference {
+            let what = format!("{}, {way}, answer {number}: {difference}", vector.name);
+            return Err(server.failure(what));
         }
     }
-    if line.has_more() {
-        let what = format!("{}, {way}: more than the answer", vector.name);
-        return Err(server.complain(what));
+    if connection.has_more() {
+        let what = format!("{}, {way}: bytes after the answer", vector.name);
+        return Err(server.failure(what));
     }
     Ok(())
 }

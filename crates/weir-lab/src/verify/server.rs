@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use crate::error::{LabError, Result};
 
 /// Time limit for an answer that must arrive.
-const CERTAIN: Duration = Duration::from_secs(30);
-/// Most bytes of an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum length of an answer, in bytes.
 const ANSWER_MAX: usize = 64 << 20;
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
@@ -23,7 +23,7 @@ const PROBE: &[u8] = b"GET /bench/json HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// When a connection counts as silent.
 #[derive(Clone, Copy, Debug)]
-pub enum Patience {
+pub enum SilenceLimit {
     /// After this number of answers on the other connection. This suffices for a server with one
     /// thread that handles events in turn: it has received everything that was sent.
     Rounds(u32),
@@ -52,14 +52,14 @@ impl Answer {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Line {
+pub struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
     buffer: Vec<u8>,
     ended: bool,
 }
 
-impl Line {
+impl Connection {
     /// Sends the bytes that the socket accepts at once. Returns their number.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         // A server that has closed the connection appears as silent.
@@ -123,17 +123,17 @@ pub struct Running {
     /// Kept open, because the server could not write to a closed pipe.
     _output: Option<BufReader<ChildStdout>>,
     address: SocketAddr,
-    patience: Patience,
+    silence_limit: SilenceLimit,
     probe: TcpStream,
 }
 
 impl Running {
     /// Starts a server. In its words, `{port}` is replaced by 0, and the server prints its address
     /// after `listening on` to standard output.
-    pub fn start(name: &str, words: &[String], patience: Patience) -> Result<Running> {
-        let complain = |what: &str| LabError::contender(name, what);
+    pub fn start(name: &str, words: &[String], silence_limit: SilenceLimit) -> Result<Running> {
+        let failure = |what: &str| LabError::contender(name, what);
         let words: Vec<String> = words.iter().map(|w| w.replace("{port}", "0")).collect();
-        let (program, rest) = words.split_first().ok_or_else(|| complain("no words"))?;
+        let (program, rest) = words.split_first().ok_or_else(|| failure("no words"))?;
         let mut child = Command::new(program)
             .args(rest)
             .stdin(Stdio::null())
@@ -145,20 +145,20 @@ impl Running {
                 source,
             })?;
         let mut output = child.stdout.take().map(BufReader::new);
-        let said = output.as_mut().and_then(|out| {
+        let printed = output.as_mut().and_then(|out| {
             let mut lines = out.lines().map_while(std::io::Result::ok);
             lines.find_map(|line| line.strip_prefix("listening on ")?.parse().ok())
         });
-        let connected = said.and_then(|address: SocketAddr| {
+        let connected = printed.and_then(|address: SocketAddr| {
             let probe = TcpStream::connect(address).ok()?;
             probe.set_nodelay(true).ok()?;
-            probe.set_read_timeout(Some(CERTAIN)).ok()?;
+            probe.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
             Some((address, probe))
         });
         let Some((address, probe)) = connected else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(complain("does not say where it listens"));
+            return Err(failure("does not print the address on which it listens"));
         };
         let name = name.to_owned();
         let mut server = Running {
@@ -166,7 +166,7 @@ impl Running {
             child,
             _output: output,
             address,
-            patience,
+            silence_limit,
             probe,
         };
         server.settle()?;
@@ -174,31 +174,31 @@ impl Running {
     }
 
     /// An error of this server.
-    pub fn complain(&self, what: impl Into<String>) -> LabError {
+    pub fn failure(&self, what: impl Into<String>) -> LabError {
         LabError::contender(&self.name, what)
     }
 
     /// A new connection on which one request was answered already. So the server has accepted the
     /// connection, and receives further bytes in the order of sending.
-    pub fn connect(&mut self) -> Result<Line> {
-        let mut line = self.connect_only()?;
-        self.send(&mut line, PROBE)?;
-        match self.next(&mut line)? {
-            Some(answer) if answer.status == 200 => Ok(line),
-            _ => Err(self.complain("does not answer the first request of a connection")),
+    pub fn connect(&mut self) -> Result<Connection> {
+        let mut connection = self.connect_only()?;
+        self.send(&mut connection, PROBE)?;
+        match self.next(&mut connection)? {
+            Some(answer) if answer.status == 200 => Ok(connection),
+            _ => Err(self.failure("does not answer the first request of a connection")),
         }
     }
 
     /// A new connection.
-    pub fn connect_only(&self) -> Result<Line> {
+    pub fn connect_only(&self) -> Result<Connection> {
         let open = || {
             let stream = TcpStream::connect(self.address)?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             Ok(stream)
         };
-        let stream = open().map_err(|error: std::io::Error| self.complain(error.to_string()))?;
-        Ok(Line {
+        let stream = open().map_err(|error: std::io::Error| self.failure(error.to_string()))?;
+        Ok(Connection {
             stream,
             input: Vec::new(),
             buffer: vec![0; READ_BYTES],
@@ -206,18 +206,18 @@ impl Running {
         })
     }
 
-    /// Returns when the server has handled all earlier bytes as far as it will: it has answered
+    /// Returns when the server has handled all earlier bytes that it will handle: it has answered
     /// twice on another connection.
     pub fn settle(&mut self) -> Result<()> {
         for _ in 0..2 {
             let sent = self.probe.write_all(PROBE);
-            sent.map_err(|_| self.complain("is gone"))?;
+            sent.map_err(|_| self.failure("has ended"))?;
             let mut seen = Vec::new();
             let mut buffer = [0; 1024];
             while !seen.ends_with(b"}") {
                 let count = self.probe.read(&mut buffer).unwrap_or(0);
                 if count == 0 {
-                    return Err(self.complain("answers nobody any more"));
+                    return Err(self.failure("answers on no connection any more"));
                 }
                 seen.extend_from_slice(buffer.get(..count).unwrap_or_default());
             }
@@ -239,9 +239,9 @@ impl Running {
                 continue;
             }
             rounds += 1;
-            let silent = match self.patience {
-                Patience::Rounds(most) => rounds > most,
-                Patience::Seconds(most) => moved.elapsed() > Duration::from_secs(most),
+            let silent = match self.silence_limit {
+                SilenceLimit::Rounds(most) => rounds > most,
+                SilenceLimit::Seconds(most) => moved.elapsed() > Duration::from_secs(most),
             };
             if silent {
                 return Ok(None);
@@ -251,11 +251,15 @@ impl Running {
     }
 
     /// Sends all of `bytes`. Returns whether the server accepted them.
-    pub fn send(&mut self, line: &mut Line, bytes: &[u8]) -> Result<bool> {
+    pub fn send(&mut self, connection: &mut Connection, bytes: &[u8]) -> Result<bool> {
         let mut sent = 0;
         let done = self.until(|| {
             let rest = bytes.get(sent..).unwrap_or_default();
-            let count = if rest.is_empty() { 0 } else { line.push(rest) };
+            let count = if rest.is_empty() {
+                0
+            } else {
+                connection.push(rest)
+            };
             sent += count;
             (count > 0, (sent == bytes.len()).then_some(()))
         })?;
@@ -263,17 +267,17 @@ impl Running {
     }
 
     /// The next answer, whatever its status; `None` if there is none.
-    pub fn next(&mut self, line: &mut Line) -> Result<Option<Answer>> {
-        self.until(|| match line.take() {
+    pub fn next(&mut self, connection: &mut Connection) -> Result<Option<Answer>> {
+        self.until(|| match connection.take() {
             Some(answer) => (true, Some(answer)),
-            None => (line.pull(), None),
+            None => (connection.pull(), None),
         })
     }
 
     /// The next answer that is final.
-    pub fn answer(&mut self, line: &mut Line) -> Result<Option<Answer>> {
+    pub fn answer(&mut self, connection: &mut Connection) -> Result<Option<Answer>> {
         loop {
-            match self.next(line)? {
+            match self.next(connection)? {
                 Some(answer) if answer.status < 200 => {}
                 other => return Ok(other),
             }
@@ -286,7 +290,7 @@ impl Running {
         // A signal is only sent so far. A server that still runs could see the first of the bytes.
         match waitpid(Some(pid), WaitOptions::UNTRACED) {
             Ok(Some((_, status))) if status.stopped() => Ok(()),
-            _ => Err(self.complain("is gone")),
+            _ => Err(self.failure("has ended")),
         }
     }
 
@@ -298,7 +302,7 @@ impl Running {
     fn signal(&self, signal: Signal) -> Result<Pid> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         pid.filter(|pid| kill_process(*pid, signal).is_ok())
-            .ok_or_else(|| self.complain("is gone"))
+            .ok_or_else(|| self.failure("has ended"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::server::{Line, Running};
+use super::server::{Connection, Running};
 use crate::error::Result;
 
 /// A request pattern and its outcome.
@@ -17,7 +17,7 @@ pub enum Outcome {
     Hangs,
     /// The server did not send `100 Continue`. It responded only after the
     /// client sent the body without it.
-    Unasked,
+    NoContinue,
     /// The server answered only this number of requests.
     Some(usize),
 }
@@ -27,7 +27,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Good => f.write_str("ok"),
             Outcome::Hangs => f.write_str("HANGS"),
-            Outcome::Unasked => f.write_str("no 100"),
+            Outcome::NoContinue => f.write_str("no 100"),
             Outcome::Some(count) => write!(f, "{count} answered"),
         }
     }
@@ -62,44 +62,47 @@ fn request(bytes: usize) -> Vec<u8> {
 }
 
 /// Awaits the echo of `bytes` bytes.
-fn echo(server: &mut Running, line: &mut Line, bytes: usize) -> Result<Outcome> {
-    match server.answer(line)? {
+fn echo(server: &mut Running, connection: &mut Connection, bytes: usize) -> Result<Outcome> {
+    match server.answer(connection)? {
         None => Ok(Outcome::Hangs),
         Some(answer) if answer.status == 200 && answer.body == body(bytes) => Ok(Outcome::Good),
-        Some(answer) => Err(server.complain(format!("answered {}", answer.status))),
+        Some(answer) => Err(server.failure(format!("answered {}", answer.status))),
     }
 }
 
 fn one_write(server: &mut Running) -> Result<Outcome> {
-    let mut line = server.connect()?;
-    server.send(&mut line, &request(50))?;
-    echo(server, &mut line, 50)
+    let mut connection = server.connect()?;
+    server.send(&mut connection, &request(50))?;
+    echo(server, &mut connection, 50)
 }
 
 /// Sends head and body separately, as clients in Python do.
 fn head_then_body(server: &mut Running) -> Result<Outcome> {
-    let mut line = server.connect()?;
-    server.send(&mut line, &head(50, ""))?;
+    let mut connection = server.connect()?;
+    server.send(&mut connection, &head(50, ""))?;
     server.settle()?;
-    server.send(&mut line, &body(50))?;
-    echo(server, &mut line, 50)
+    server.send(&mut connection, &body(50))?;
+    echo(server, &mut connection, 50)
 }
 
 /// Sends more in one write than the server reads at once.
 fn large_write(server: &mut Running) -> Result<Outcome> {
-    let mut line = server.connect()?;
+    let mut connection = server.connect()?;
     server.freeze()?;
-    let sent = line.push(&request(20_000));
+    let sent = connection.push(&request(20_000));
     server.thaw()?;
-    server.send(&mut line, request(20_000).get(sent..).unwrap_or_default())?;
-    echo(server, &mut line, 20_000)
+    server.send(
+        &mut connection,
+        request(20_000).get(sent..).unwrap_or_default(),
+    )?;
+    echo(server, &mut connection, 20_000)
 }
 
 fn three_together(server: &mut Running) -> Result<Outcome> {
-    let mut line = server.connect()?;
-    server.send(&mut line, &request(50).repeat(3))?;
+    let mut connection = server.connect()?;
+    server.send(&mut connection, &request(50).repeat(3))?;
     for answered in 0..3 {
-        match echo(server, &mut line, 50)? {
+        match echo(server, &mut connection, 50)? {
             Outcome::Good => {}
             _ => return Ok(Outcome::Some(answered)),
         }
@@ -109,14 +112,14 @@ fn three_together(server: &mut Running) -> Result<Outcome> {
 
 /// Waits for `100 Continue`, as curl does for an upload.
 fn expect(server: &mut Running) -> Result<Outcome> {
-    let mut line = server.connect()?;
-    server.send(&mut line, &head(20_000, "Expect: 100-continue\r\n"))?;
-    let asked = server
-        .next(&mut line)?
+    let mut connection = server.connect()?;
+    server.send(&mut connection, &head(20_000, "Expect: 100-continue\r\n"))?;
+    let is_continued = server
+        .next(&mut connection)?
         .is_some_and(|answer| answer.status == 100);
-    server.send(&mut line, &body(20_000))?;
-    match echo(server, &mut line, 20_000)? {
-        Outcome::Good if !asked => Ok(Outcome::Unasked),
+    server.send(&mut connection, &body(20_000))?;
+    match echo(server, &mut connection, 20_000)? {
+        Outcome::Good if !is_continued => Ok(Outcome::NoContinue),
         other => Ok(other),
     }
 }
@@ -125,26 +128,26 @@ fn expect(server: &mut Running) -> Result<Outcome> {
 /// late. Until the client reads, its window keeps its small initial size.
 fn slow_reader(server: &mut Running) -> Result<Outcome> {
     const BYTES: usize = 3 << 20;
-    let mut line = server.connect()?;
-    if !server.send(&mut line, &request(BYTES))? {
+    let mut connection = server.connect()?;
+    if !server.send(&mut connection, &request(BYTES))? {
         return Ok(Outcome::Hangs);
     }
     server.settle()?;
-    echo(server, &mut line, BYTES)
+    echo(server, &mut connection, BYTES)
 }
 
 fn many_connects(server: &mut Running) -> Result<Outcome> {
     server.freeze()?;
-    let mut lines = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..CONNECTS {
-        let mut line = server.connect_only()?;
-        line.push(&request(50));
-        lines.push(line);
+        let mut connection = server.connect_only()?;
+        connection.push(&request(50));
+        connections.push(connection);
     }
     server.thaw()?;
     let mut answered = 0;
-    for line in &mut lines {
-        answered += usize::from(echo(server, line, 50)? == Outcome::Good);
+    for connection in &mut connections {
+        answered += usize::from(echo(server, connection, 50)? == Outcome::Good);
     }
     Ok(match answered {
         CONNECTS => Outcome::Good,

@@ -143,7 +143,7 @@ fn is_date(text: &str) -> bool {
 
 impl Vector {
     /// The error of an answer; `None` if it is correct.
-    pub fn complaint(&self, answer: &Answer) -> Option<String> {
+    pub fn difference(&self, answer: &Answer) -> Option<String> {
         if answer.status != self.status {
             return Some(format!("status {}", answer.status));
         }
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_differs_is_complained_of() {
+    fn every_difference_of_an_answer_is_reported() {
         let vector = &read("GET /a\n= 200 t/u x\n").unwrap()[0];
         let of = |fields: &[(&str, &str)], body: &[u8]| {
             let fields = fields
                 .iter()
                 .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
-            vector.complaint(&Answer {
+            vector.difference(&Answer {
                 status: 200,
                 fields: fields.collect(),
                 body: body.to_vec(),
