@@ -225,7 +225,7 @@ impl Members {
                 }
                 join.node
             }
-            (None, Some(kept)) if current.is_reserved_for(join) => {
+            (None, Some(reserved)) if current.is_reserved_for(join) => {
                 let joined = Member {
                     removed: reserved.removed.clone(),
                     ..join.member.clone()
