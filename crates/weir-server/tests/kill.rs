@@ -97,7 +97,7 @@ fn writer(url: &str, number: u8, stop: &AtomicBool, acknowledged: &AtomicU64) ->
 }
 
 #[test]
-fn a_killed_server_loses_nothing_acknowledged_and_doubles_nothing() {
+fn a_killed_server_neither_loses_nor_duplicates_acknowledged_writes() {
     if std::env::var_os(DIRECTORY).is_some() {
         return;
     }

@@ -9,7 +9,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 use crate::world::{request, with, world};
 
 #[test]
-fn a_post_may_be_cut_anywhere() {
+fn a_request_split_at_any_byte_is_accepted() {
     let world = world();
     for fields in [
         "Content-Length: 12",
@@ -107,7 +107,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn coded_bodies_are_decoded_and_bombs_are_not() {
+fn compressed_bodies_are_decoded_and_decompression_bombs_are_refused() {
     let world = world();
     let plain = br#"{"a":[1,2,3,4,5,6,7,8,9,10]}"#;
     let mut zlib = ZlibEncoder::new(Vec::new(), Compression::new(6));
@@ -155,7 +155,7 @@ fn coded_bodies_are_decoded_and_bombs_are_not() {
 }
 
 #[test]
-fn answers_are_coded_for_those_who_ask() {
+fn responses_are_compressed_on_request() {
     let world = world();
     let plain = format!("\"{}\"", "abc".repeat(3000));
     assert_eq!(
@@ -221,7 +221,7 @@ fn answers_are_coded_for_those_who_ask() {
 }
 
 #[test]
-fn large_payloads_come_back_bit_for_bit() {
+fn large_payloads_are_returned_unchanged() {
     let world = world();
     let bytes: Vec<u8> = (0..900_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
@@ -241,7 +241,7 @@ fn large_payloads_come_back_bit_for_bit() {
 }
 
 #[test]
-fn a_batch_is_cut_into_entries_and_reported_in_runs() {
+fn a_batch_is_split_into_log_entries_and_its_items_are_counted() {
     let world = world();
     let lines: String = (0..25_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
     let reply = world.ask(

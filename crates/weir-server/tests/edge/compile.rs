@@ -34,7 +34,7 @@ impl ProgramHost for Slow {
 }
 
 #[test]
-fn a_module_that_is_compiled_holds_up_nobody() {
+fn a_compilation_blocks_no_other_request() {
     let directory = tempfile::tempdir().unwrap();
     let (begins, begun) = channel();
     let (go_on, goes_on) = channel();

@@ -100,7 +100,7 @@ fn requests(samples: &BTreeMap<String, f64>, route: &str, method: &str, status: 
 }
 
 #[test]
-fn the_counts_are_those_of_the_client() {
+fn counters_match_the_requests_of_the_client() {
     let world = world();
     let events = "/v1/topics/{topic}/events";
     let before = samples(&world);
@@ -139,7 +139,7 @@ fn the_counts_are_those_of_the_client() {
 }
 
 #[test]
-fn odd_requests_make_no_series() {
+fn odd_requests_add_no_series() {
     let world = world();
     assert_eq!(world.ask("GET /a", "", b"").status, 404);
     assert_eq!(world.ask("BREW /b", "", b"").status, 404);
@@ -175,7 +175,7 @@ fn names_after<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
 
 /// docs/operating/metrics.md lists each family that the server prints, and no other.
 #[test]
-fn the_page_of_metrics_lists_what_there_is() {
+fn the_documentation_lists_every_metric_and_no_other() {
     let world = world();
     let page = world.ask("GET /metrics", "Accept: application/openmetrics-text", b"");
     let printed = names_after(page.text(), "# TYPE ");

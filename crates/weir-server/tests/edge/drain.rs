@@ -49,7 +49,7 @@ fn write(address: std::net::SocketAddr, me: u64, answered: &AtomicU64) -> Vec<St
 }
 
 #[test]
-fn a_drain_loses_and_doubles_nothing() {
+fn a_drain_neither_loses_nor_duplicates_a_write() {
     let mut world = world();
     let answered = Arc::new(AtomicU64::new(0));
     let address = world.address;
@@ -93,7 +93,7 @@ fn a_drain_loses_and_doubles_nothing() {
 /// Every request that started before the drain gets a response. Only the last response announces
 /// that the connection closes, because a client retries all requests after such a response.
 #[test]
-fn a_drain_answers_every_request_that_was_begun() {
+fn a_drain_answers_every_request_that_has_started() {
     const REQUESTS: u64 = 16;
     let mut world = world();
     let held = BlockedThread::new(&world.store, "t");

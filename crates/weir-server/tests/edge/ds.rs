@@ -58,7 +58,7 @@ impl World {
 }
 
 #[test]
-fn a_restart_keeps_everything_that_a_stream_is() {
+fn a_restart_keeps_all_properties_of_a_stream() {
     let world = with(&[]);
     world.make("a", &format!("{TEXT}\nStream-TTL: 3600"), "one");
     assert_eq!(world.add("a", &producer("p", 3, 0), "two"), 200);
@@ -133,7 +133,7 @@ fn a_restart_keeps_producers_and_their_order() {
 }
 
 #[test]
-fn a_server_that_starts_ends_what_has_expired() {
+fn a_server_removes_expired_streams_at_its_start() {
     let world = with(&[]);
     world.make("a", TEXT, "a");
     // Soon enough that no request opens the stream before this server ends.
@@ -166,7 +166,7 @@ fn rfc3339_in(time: Duration) -> String {
 }
 
 #[test]
-fn a_stream_that_is_over_is_not_there_and_its_name_is_free() {
+fn an_expired_stream_is_not_found_and_its_name_can_be_used_again() {
     let world = with(&[]);
     world.make("a", &format!("{TEXT}\nStream-TTL: 0"), "old");
     assert_eq!(world.ask("GET /ds/a", "", b"").status, 404);
@@ -181,7 +181,7 @@ fn a_stream_that_is_over_is_not_there_and_its_name_is_free() {
 }
 
 #[test]
-fn of_writes_with_one_stream_seq_one_is_taken() {
+fn only_one_of_several_writes_with_equal_stream_seq_is_accepted() {
     let world = Arc::new(with(&[]));
     world.make("a", TEXT, "");
     for round in 0..5 {
@@ -212,7 +212,7 @@ fn of_writes_with_one_stream_seq_one_is_taken() {
 }
 
 #[test]
-fn writes_of_a_producer_are_taken_once_however_many_send_them() {
+fn each_write_of_a_producer_is_stored_once_if_several_clients_send_it() {
     let world = with(&[]);
     world.make("a", TEXT, "");
     let taken: usize = std::thread::scope(|scope| {
@@ -277,7 +277,7 @@ fn nothing_is_appended_after_a_close() {
 }
 
 #[test]
-fn one_of_many_makes_a_stream() {
+fn only_one_of_several_concurrent_requests_creates_a_stream() {
     let world = with(&[]);
     let start = Barrier::new(8);
     let (world, start) = (&world, &start);
@@ -359,7 +359,7 @@ fn a_stream_is_a_topic_and_a_topic_a_stream() {
 }
 
 #[test]
-fn limits_are_refused_by_name_and_leave_nothing() {
+fn requests_over_a_limit_are_refused_and_store_nothing() {
     let world = with(&[]);
     world.make("a", JSON, "");
     let many = format!("[{}1]", "1,".repeat(10_000));
@@ -397,7 +397,7 @@ fn limits_are_refused_by_name_and_leave_nothing() {
 }
 
 #[test]
-fn a_stream_knows_so_many_producers() {
+fn the_number_of_producers_of_a_stream_is_limited() {
     let world = with(&[]);
     world.make("a", TEXT, "");
     let keys: Vec<String> = (0..9_999).map(|n| format!(".ds/producer/{n}")).collect();
@@ -424,7 +424,7 @@ fn a_stream_knows_so_many_producers() {
 }
 
 #[test]
-fn forks_of_forks_end_where_they_may_be_read() {
+fn nested_forks_are_readable_up_to_their_maximum_depth() {
     let world = with(&[]);
     world.make("f0", TEXT, "0");
     for n in 1..70 {
@@ -448,7 +448,7 @@ fn forks_of_forks_end_where_they_may_be_read() {
 }
 
 #[test]
-fn a_drain_lets_long_polls_and_events_go() {
+fn a_drain_ends_long_polls_and_event_streams() {
     let mut world = with(&[]);
     let tail = world.make("a", TEXT, "x");
     let mut poll = world.client();

@@ -89,7 +89,7 @@ fn persist(address: &str, id: &str, seq: u64) {
 }
 
 #[test]
-fn a_killed_server_takes_each_write_of_a_producer_once() {
+fn a_killed_server_stores_each_write_of_a_producer_once() {
     if std::env::var_os(DIRECTORY).is_some() {
         return;
     }

@@ -112,7 +112,7 @@ fn in_list(world: &World, offset: &str, accept: &str) -> Vec<u8> {
 }
 
 #[test]
-fn json_is_kept_letter_for_letter() {
+fn json_is_returned_unchanged() {
     let (world, mut random) = (world(), Random(1));
     let media = "Content-Type: application/json";
     for n in 0..COUNT {
@@ -137,7 +137,7 @@ fn json_is_kept_letter_for_letter() {
 }
 
 #[test]
-fn bytes_are_kept_byte_for_byte() {
+fn bytes_are_returned_unchanged() {
     let (world, mut random) = (world(), Random(2));
     let media = "Content-Type: application/octet-stream";
     for n in 0..COUNT {
@@ -155,7 +155,7 @@ fn bytes_are_kept_byte_for_byte() {
 }
 
 #[test]
-fn lines_of_a_batch_are_kept_as_they_were() {
+fn lines_of_a_batch_are_returned_unchanged() {
     let (world, mut random) = (world(), Random(3));
     let lines: Vec<String> = (0..COUNT)
         .map(|_| json(&mut random, 2).replace(['\r', '\n'], " "))

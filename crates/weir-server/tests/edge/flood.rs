@@ -33,7 +33,7 @@ fn goaway(mut bytes: &[u8]) -> Option<(u32, u32)> {
 }
 
 #[test]
-fn control_frames_without_end_end_the_connection() {
+fn a_flood_of_control_frames_ends_the_connection() {
     let world = world();
     for (name, flood) in [
         ("SETTINGS", frame(4, 0, 0, b"")),

@@ -45,7 +45,7 @@ fn status(stream: &TcpStream) -> String {
 }
 
 #[test]
-fn bodies_that_do_not_come_to_an_end_are_bounded() {
+fn unfinished_request_bodies_are_bounded() {
     let world = made(&[("body_rate_after", "10m")]);
     let head = format!(
         "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: {VALUE_BYTES}\r\n\r\n"
@@ -91,7 +91,7 @@ fn bodies_that_do_not_come_to_an_end_are_bounded() {
 }
 
 #[test]
-fn answers_that_nobody_takes_are_bounded() {
+fn unread_responses_are_bounded() {
     let world = with_value(&[("body_rate_after", "10m")]);
     let mut clients: Vec<Client> = (0..MANY).map(|_| world.client()).collect();
     for client in &mut clients {
@@ -117,7 +117,7 @@ fn answers_that_nobody_takes_are_bounded() {
 
 /// A page ends when memory runs out, and has a link to the next page.
 #[test]
-fn a_page_takes_no_more_room_than_there_is_while_it_is_made() {
+fn a_page_ends_when_the_response_budget_is_used_up() {
     const RECORDS: usize = 30;
     let world = with_value(&[("body_rate_after", "10m")]);
     assert_eq!(world.ask("PUT /v1/topics/s", "", b"").status, 201);
@@ -160,7 +160,7 @@ fn a_page_takes_no_more_room_than_there_is_while_it_is_made() {
 }
 
 #[test]
-fn who_trickles_a_large_body_is_cut() {
+fn a_client_that_sends_a_large_body_too_slowly_is_disconnected() {
     // Above the small size, the client must send at least 64 KiB per second.
     let world = made(&[("body_rate_after", "0s")]);
     let mut client = world.client();
@@ -172,7 +172,7 @@ fn who_trickles_a_large_body_is_cut() {
 }
 
 #[test]
-fn who_does_not_take_a_large_answer_is_cut() {
+fn a_client_that_does_not_read_a_large_response_is_disconnected() {
     let rate = [("body_rate_after", "0s"), ("body_rate_min", "1GiB")];
     let world = with_value(&rate);
     let mut client = world.client();
@@ -191,7 +191,7 @@ fn who_does_not_take_a_large_answer_is_cut() {
 }
 
 #[test]
-fn who_takes_nothing_at_all_is_cut() {
+fn a_client_that_reads_no_response_is_disconnected() {
     let world = large(&[("write_timeout", "200ms")]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
     let value = vec![b'x'; 200_000];
@@ -219,7 +219,7 @@ fn who_takes_nothing_at_all_is_cut() {
 }
 
 #[test]
-fn an_item_costs_no_more_than_itself_however_many_there_are() {
+fn an_atomic_batch_with_too_many_items_is_refused() {
     let world = large(&[]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
     // The body has many more items than a transaction may have.

@@ -36,7 +36,7 @@ fn a_claim_waits_for_a_record() {
 }
 
 #[test]
-fn many_members_do_each_record_once() {
+fn several_members_process_each_record_once() {
     let world = Arc::new(world());
     made(&world, r#"{"lease_ms":60000}"#);
     for n in 0..60 {
@@ -110,7 +110,7 @@ fn a_record_that_is_returned_too_often_becomes_a_dead_letter() {
 }
 
 #[test]
-fn groups_are_counted() {
+fn metrics_describe_groups() {
     let world = world();
     made(&world, r#"{"lease_ms":60000}"#);
     let lines = "1\n2\n3\n";

@@ -5,7 +5,7 @@ use weir_core::{Intention, Operation};
 use crate::world::{with, world};
 
 #[test]
-fn what_was_stored_is_no_page_of_the_server() {
+fn stored_html_runs_in_a_sandbox() {
     let world = world();
     let html = "Content-Type: text/html";
     let body = b"<script>fetch('/v1/topics')</script>";
@@ -26,7 +26,7 @@ fn what_was_stored_is_no_page_of_the_server() {
 }
 
 #[test]
-fn a_filter_that_finds_nothing_ends_and_says_where_to_go_on() {
+fn a_filter_without_a_match_ends_with_a_link_to_the_next_page() {
     const RECORDS: u64 = 130;
     let world = with(&[]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);

@@ -86,7 +86,7 @@ fn run(test: impl Future<Output = ()>) {
 const EVENTS: &str = "/v1/topics/t/events";
 
 #[test]
-fn requests_of_one_connection_are_answered_side_by_side() {
+fn requests_of_one_connection_are_processed_concurrently() {
     let world = world();
     run(async {
         let mut client = Client::connect(&world, WINDOW).await;
@@ -135,7 +135,7 @@ fn a_tail_follows_until_the_server_drains() {
 }
 
 #[test]
-fn a_drain_answers_what_was_begun() {
+fn a_drain_answers_every_request_that_has_started() {
     let mut world = world();
     let held = BlockedThread::new(&world.store, "t");
     run(async {
@@ -158,7 +158,7 @@ fn a_drain_answers_what_was_begun() {
 }
 
 #[test]
-fn who_gives_no_window_is_let_go() {
+fn a_client_that_grants_no_window_is_disconnected() {
     let world = with(&[("write_timeout", "200ms")]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
     let value = vec![b'x'; 200_000];
@@ -177,7 +177,7 @@ fn who_gives_no_window_is_let_go() {
 }
 
 #[test]
-fn who_asks_for_nothing_is_let_go() {
+fn an_idle_client_is_disconnected() {
     let world = with(&[("idle_timeout", "200ms")]);
     run(async {
         let mut client = Client::connect(&world, WINDOW).await;
@@ -190,7 +190,7 @@ fn who_asks_for_nothing_is_let_go() {
 }
 
 #[test]
-fn a_body_that_drips_is_too_slow() {
+fn a_body_sent_byte_by_byte_times_out() {
     let settings = [("body_rate_after", "200ms"), ("body_rate_min", "1GiB")];
     let world = with(&settings);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
@@ -216,7 +216,7 @@ fn a_body_that_drips_is_too_slow() {
 }
 
 #[test]
-fn a_connection_has_so_many_tails() {
+fn the_number_of_tails_of_a_connection_is_limited() {
     let world = world();
     run(async {
         let mut client = Client::connect(&world, WINDOW).await;
@@ -235,7 +235,7 @@ fn a_connection_has_so_many_tails() {
 }
 
 #[test]
-fn streams_that_are_reset_cost_others_nothing() {
+fn reset_streams_do_not_affect_other_clients() {
     let world = world();
     run(async {
         let greedy = Client::connect(&world, WINDOW).await;

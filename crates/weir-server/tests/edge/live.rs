@@ -53,7 +53,7 @@ fn post(world: &World, body: &str) {
 }
 
 #[test]
-fn a_tail_that_is_cut_goes_on_where_it_was() {
+fn a_reconnected_tail_resumes_after_its_last_event() {
     let world = world();
     let mut seen: Vec<(String, String)> = Vec::new();
     for round in 0..5 {
@@ -78,7 +78,7 @@ fn a_tail_that_is_cut_goes_on_where_it_was() {
 }
 
 #[test]
-fn many_tails_see_the_same() {
+fn all_tails_receive_equal_events() {
     let world = world();
     let mut clients: Vec<Client> = (0..40)
         .map(|_| follow(&world, "/v1/topics/t/events", "Accept: text/event-stream"))
@@ -96,7 +96,7 @@ fn many_tails_see_the_same() {
 }
 
 #[test]
-fn a_filtered_tail_says_where_it_is() {
+fn a_filtered_tail_reports_its_progress() {
     let world = world();
     let mut client = follow(&world, "/v1/topics/t/events?live=sse&key=k&after=0", "");
     let lines: String = "1\n".repeat(2500);
@@ -120,7 +120,7 @@ fn a_filtered_tail_says_where_it_is() {
 }
 
 #[test]
-fn a_tail_of_a_topic_to_come_begins_with_its_creation() {
+fn a_tail_of_a_missing_topic_begins_with_its_creation() {
     let world = world();
     let mut client = follow(&world, "/v1/topics/later/events?live=sse&data=record", "");
     events(&mut client, "caught-up");
@@ -130,7 +130,7 @@ fn a_tail_of_a_topic_to_come_begins_with_its_creation() {
 }
 
 #[test]
-fn ids_of_an_earlier_life_are_gone() {
+fn ids_of_an_earlier_incarnation_are_gone() {
     let world = world();
     assert_eq!(world.ask("DELETE /v1/topics/t", "", b"").status, 200);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
@@ -155,7 +155,7 @@ fn ids_of_an_earlier_life_are_gone() {
 }
 
 #[test]
-fn a_request_waits_for_what_is_not_there_yet() {
+fn a_long_poll_waits_for_the_next_record() {
     let world = world();
     let mut client = world.client();
     client.send(&request("GET /v1/topics/t/events?after=1&wait=60", "", b""));
@@ -179,7 +179,7 @@ fn a_request_waits_for_what_is_not_there_yet() {
 }
 
 #[test]
-fn the_end_of_the_server_is_told() {
+fn waiting_clients_are_notified_of_a_drain() {
     let world = with(&[]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
     let mut tail = follow(&world, "/v1/topics/t/events?live=sse", "");
@@ -227,7 +227,7 @@ fn the_end_of_the_server_is_told() {
 }
 
 #[test]
-fn a_reader_before_the_first_record_that_is_left_is_told_or_goes_on_there() {
+fn a_reader_of_removed_records_gets_410_or_resumes_at_the_first_remaining_record() {
     let world = world();
     for round in 0..8 {
         post(&world, &format!("\"{round}\""));

@@ -12,7 +12,7 @@ const CALL: usize = 10_000;
 const METRICS_BYTES_MAX: usize = 128 << 10;
 
 #[test]
-fn many_topics_are_found_and_hold_up_nobody() {
+fn many_topics_are_listed_and_delay_no_other_request() {
     let world = with(&[]);
     let names: Vec<String> = (0..TOPICS).map(|n| format!("t{n:06}")).collect();
     let options = TopicOptions::default();

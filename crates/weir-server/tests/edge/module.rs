@@ -48,7 +48,7 @@ fn prebuilt(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_module_comes_back_byte_for_byte() {
+fn a_module_is_returned_unchanged() {
     let module = prebuilt("counter");
     let serving = Serving::new();
     let ask = |line: &str, fields: &str, body: &[u8]| serving.ask(line, fields, body);
@@ -102,7 +102,7 @@ fn a_module_comes_back_byte_for_byte() {
 
 /// The verdicts of a topic's program are counted by reason.
 #[test]
-fn metrics_tell_what_programs_did() {
+fn metrics_count_the_verdicts_of_programs() {
     let serving = Serving::new();
     let deploy = |name: &str, module: &str| {
         let line = format!("PUT /v1/topics/{name}/program");

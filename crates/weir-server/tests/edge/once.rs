@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use crate::world::world;
 
 #[test]
-fn of_many_who_race_for_a_key_one_wins() {
+fn only_one_of_several_concurrent_conditional_puts_succeeds() {
     let world = Arc::new(world());
     let start = Arc::new(Barrier::new(16));
     let threads: Vec<_> = (0..16)
@@ -38,7 +38,7 @@ fn of_many_who_race_for_a_key_one_wins() {
 }
 
 #[test]
-fn a_conflict_says_what_is_there() {
+fn a_conflict_reports_the_current_offset() {
     let world = world();
     assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", b"1").status, 201);
     // A tag needs quotes; the problem shows an example.
@@ -96,7 +96,7 @@ fn a_conflict_says_what_is_there() {
 }
 
 #[test]
-fn a_conflict_of_a_transaction_says_what_was_expected() {
+fn a_conflict_of_a_transaction_reports_the_failed_condition() {
     let world = world();
     let ask = |head: &str, expect: &str| {
         let body =
@@ -124,7 +124,7 @@ fn a_conflict_of_a_transaction_says_what_was_expected() {
 }
 
 #[test]
-fn an_idempotency_key_is_good_for_one_request() {
+fn an_idempotency_key_is_valid_for_one_request() {
     let world = world();
     let post = |key: &str, body: &[u8]| {
         world.ask(
@@ -166,7 +166,7 @@ fn an_idempotency_key_is_good_for_one_request() {
 }
 
 #[test]
-fn nonces_follow_one_another() {
+fn a_nonce_must_follow_the_last_one() {
     let world = world();
     let client = "Weir-Client: 000102030405060708090a0b0c0d0e0f";
     let post = |nonce: &str, body: &[u8]| {
@@ -196,7 +196,7 @@ fn nonces_follow_one_another() {
 }
 
 #[test]
-fn a_connection_cut_anywhere_and_a_retry_give_one_event() {
+fn a_retry_after_a_cut_at_any_byte_stores_one_event() {
     let world = world();
     let body = b"{\"a\":1}";
     let whole = crate::world::request(
@@ -226,7 +226,7 @@ fn a_connection_cut_anywhere_and_a_retry_give_one_event() {
 }
 
 #[test]
-fn many_thousand_keys_are_kept_and_take_no_session() {
+fn thousands_of_idempotency_keys_are_kept_and_use_no_session() {
     let world = world();
     let keyed = |n: usize| format!("Idempotency-Key: \"order-{n}\"");
     let post = "POST /v1/topics/t/events";
@@ -279,7 +279,7 @@ fn many_thousand_keys_are_kept_and_take_no_session() {
 }
 
 #[test]
-fn a_key_is_for_one_request_whatever_its_kind() {
+fn an_idempotency_key_of_a_batch_is_refused_for_another_request() {
     let world = world();
     let key = "Idempotency-Key: \"k\"";
     let lines = "Content-Type: application/x-ndjson\nIdempotency-Key: \"k\"";
@@ -298,7 +298,7 @@ fn a_key_is_for_one_request_whatever_its_kind() {
 }
 
 #[test]
-fn who_was_late_is_told_what_it_missed_if_it_wants_to_know() {
+fn a_conflict_lists_the_unseen_records_on_request() {
     let world = world();
     for (key, value) in [("k", "1"), ("other", "2"), ("k", "3"), ("k", "4")] {
         let line = format!("PUT /v1/topics/t/keys/{key}");

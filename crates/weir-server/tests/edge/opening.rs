@@ -31,7 +31,7 @@ fn ask(address: SocketAddr, line: &str) -> Reply {
 }
 
 #[test]
-fn every_path_but_liveness_answers_503_with_the_share_done() {
+fn every_path_except_liveness_returns_503_with_the_progress() {
     let done = Arc::new(AtomicU64::new(42));
     let server = opening(&done);
     let address = server.http_addr().unwrap();
@@ -65,7 +65,7 @@ fn every_path_but_liveness_answers_503_with_the_share_done() {
 }
 
 #[test]
-fn silent_connections_do_not_keep_liveness_from_others() {
+fn silent_connections_do_not_block_liveness_checks() {
     let server = opening(&Arc::new(AtomicU64::new(7)));
     let address = server.http_addr().unwrap();
     // More than the maximum number of connections, each of which would stay for ten seconds.
@@ -80,7 +80,7 @@ fn silent_connections_do_not_keep_liveness_from_others() {
 }
 
 #[test]
-fn a_native_client_is_refused_with_a_code_to_try_again() {
+fn a_native_client_is_refused_with_a_retryable_code() {
     let server = opening(&Arc::new(AtomicU64::new(7)));
     let address = server.native_addr().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -94,7 +94,7 @@ fn a_native_client_is_refused_with_a_code_to_try_again() {
 }
 
 #[tokio::test]
-async fn http2_is_answered_too() {
+async fn http2_requests_are_answered() {
     let server = opening(&Arc::new(AtomicU64::new(7)));
     let address = server.http_addr().unwrap();
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();

@@ -140,7 +140,7 @@ fn same(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
 }
 
 #[test]
-fn what_is_read_does_not_depend_on_the_pieces() {
+fn parsed_requests_do_not_depend_on_the_split() {
     let (mut dice, seeds) = (Dice(SEED), seeds());
     let usual = Limits::default();
     // Low limits, so that heads are about as long as allowed.
@@ -165,7 +165,7 @@ fn what_is_read_does_not_depend_on_the_pieces() {
 
 /// Lengths just below and above the limits, split at every byte.
 #[test]
-fn lengths_at_the_limits_are_read_alike_in_all_pieces() {
+fn lengths_at_the_limits_are_parsed_equally_for_every_split() {
     let mut limits = Limits::default();
     (limits.line, limits.head, limits.fields) = (30, 40, 8);
     for path in 10..24 {
@@ -264,7 +264,7 @@ fn plain(answer: &str) -> String {
 }
 
 #[test]
-fn what_is_answered_does_not_depend_on_the_pieces() {
+fn responses_do_not_depend_on_the_split() {
     let mut dice = Dice(SEED ^ 1);
     // Responses with times or counters always differ.
     let mut seeds = seeds();

@@ -31,7 +31,7 @@ fn examples(page: &str) -> String {
 }
 
 #[test]
-fn the_examples_of_the_reference_hold() {
+fn the_examples_of_the_reference_are_correct() {
     let world = with(&[]);
     let examples = read("docs/api/http.md", &examples(&file("http.md")));
     for example in &examples {

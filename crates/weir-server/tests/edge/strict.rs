@@ -13,7 +13,7 @@ fn fields(bytes: usize) -> String {
 }
 
 #[test]
-fn requests_that_could_be_read_in_two_ways_are_refused() {
+fn ambiguous_requests_are_refused() {
     let world = world();
     let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n";
     let flood: String = (0..200).map(|n| format!("x{n}: y\r\n")).collect();
@@ -82,7 +82,7 @@ fn requests_that_could_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn parameters_and_forms_are_strict() {
+fn parameters_and_bodies_are_checked() {
     let world = world();
     for (line, fields, status) in [
         ("GET /v1/topics/t/events?afer=1", "", 400),
@@ -161,7 +161,7 @@ fn parameters_and_forms_are_strict() {
 }
 
 #[test]
-fn sixty_four_requests_in_one_write_are_answered_in_order() {
+fn pipelined_requests_are_answered_in_order() {
     let world = world();
     let mut client = world.client();
     let mut bytes = Vec::new();
@@ -194,7 +194,7 @@ fn sixty_four_requests_in_one_write_are_answered_in_order() {
 }
 
 #[test]
-fn a_client_that_closed_its_side_gets_its_answers() {
+fn a_half_closed_client_gets_its_responses() {
     let world = world();
     let mut client = world.client();
     client.send(&request("POST /v1/topics/t/events", "", b"1"));
@@ -291,7 +291,7 @@ fn drip(client: &mut Client, first: &[u8]) {
 }
 
 #[test]
-fn there_is_room_for_so_many_and_no_more() {
+fn the_number_of_connections_per_address_is_limited() {
     let world = with(&[("connections_per_address_max", "3")]);
     let mut kept: Vec<Client> = (0..3).map(|_| world.client()).collect();
     for client in &mut kept {
@@ -316,7 +316,7 @@ fn there_is_room_for_so_many_and_no_more() {
 }
 
 #[test]
-fn others_are_not_served_without_protection() {
+fn a_public_address_without_protection_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let store = std::sync::Arc::new(
         weir_store::Store::open(directory.path(), &crate::world::options()).unwrap(),

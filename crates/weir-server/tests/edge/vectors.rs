@@ -112,7 +112,7 @@ pub fn all() -> Vec<Vec<Exchange>> {
 }
 
 #[test]
-fn the_exchanges_of_the_vectors_hold() {
+fn the_exchanges_of_the_vectors_are_reproduced() {
     let mut count = 0;
     for exchanges in all() {
         for way in 0..3 {

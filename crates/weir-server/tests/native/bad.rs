@@ -17,7 +17,7 @@ fn still_serves(world: &World) {
 }
 
 #[test]
-fn every_malformed_packet_is_refused_with_its_place_and_ends_the_connection() {
+fn every_malformed_packet_is_refused_and_ends_the_connection() {
     let world = World::new();
     world.create("t");
     for bad in [
@@ -71,7 +71,7 @@ fn every_malformed_packet_is_refused_with_its_place_and_ends_the_connection() {
 }
 
 #[test]
-fn what_is_only_unknown_is_refused_or_ignored_and_the_connection_goes_on() {
+fn unknown_methods_and_variables_leave_the_connection_open() {
     let world = World::new();
     let mut peer = world.plain();
     for unsupported in [
@@ -100,7 +100,7 @@ fn what_is_only_unknown_is_refused_or_ignored_and_the_connection_goes_on() {
 }
 
 #[test]
-fn before_hello_only_little_is_listened_to() {
+fn large_packets_before_hello_and_malformed_hellos_are_refused() {
     let world = World::new();
     // The limit is lower before HELLO: this packet would be allowed afterwards.
     let mut peer = world.raw();
@@ -154,7 +154,7 @@ fn all_answers(peer: &mut Peer) {
 }
 
 #[test]
-fn a_stream_that_ends_anywhere_harms_nobody() {
+fn a_connection_that_ends_at_any_byte_affects_no_other_client() {
     let world = World::new();
     world.create("t");
     let stream = stream();
@@ -169,7 +169,7 @@ fn a_stream_that_ends_anywhere_harms_nobody() {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_harms_nobody() {
+fn a_flipped_bit_affects_no_other_client() {
     let world = World::new();
     world.create("t");
     let stream = stream();

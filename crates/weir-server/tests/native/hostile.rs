@@ -14,7 +14,7 @@ use crate::hold::BlockedThread;
 use crate::peer::{CLIENT, Peer, World, puts};
 
 #[test]
-fn refusals_that_wait_after_a_write_are_bounded() {
+fn refusals_queued_behind_a_write_are_bounded() {
     const MOST: usize = 96 << 20;
     let world = World::new();
     world.create("t");
@@ -50,7 +50,7 @@ fn refusals_that_wait_after_a_write_are_bounded() {
 }
 
 #[test]
-fn values_that_nobody_takes_are_bounded() {
+fn unread_values_are_bounded() {
     const READERS: usize = 20;
     let world = World::new();
     world.create("t");
@@ -95,7 +95,7 @@ fn values_that_nobody_takes_are_bounded() {
 }
 
 #[test]
-fn listeners_go_on_when_there_is_room_again() {
+fn listeners_continue_when_memory_is_free_again() {
     const READERS: usize = 17;
     let world = World::new();
     world.create("t");
@@ -143,7 +143,7 @@ fn listeners_go_on_when_there_is_room_again() {
 }
 
 #[test]
-fn a_filter_that_finds_nothing_gives_others_their_turn() {
+fn a_filter_without_a_match_does_not_block_other_requests() {
     let world = World::new();
     world.create("t");
     let value = vec![b'v'; 8000];
@@ -184,7 +184,7 @@ fn a_filter_that_finds_nothing_gives_others_their_turn() {
 }
 
 #[test]
-fn a_read_that_waits_for_the_node_is_one_request() {
+fn a_read_that_waits_for_a_lagging_node_is_charged_once() {
     let world = World::with(|config| {
         config.rate_requests = Rate::Units(5);
     });
@@ -197,7 +197,7 @@ fn a_read_that_waits_for_the_node_is_one_request() {
 }
 
 #[test]
-fn a_write_that_waits_for_room_is_charged_once() {
+fn a_write_that_waits_for_free_memory_is_charged_once() {
     let world = World::with(|config| {
         config.rate_requests = Rate::Units(20);
     });
@@ -239,7 +239,7 @@ fn a_write_that_waits_for_room_is_charged_once() {
 }
 
 #[test]
-fn a_write_brings_a_bounded_number_of_programs() {
+fn a_write_contains_a_bounded_number_of_programs() {
     let world = World::new();
     let options = TopicOptions::default();
     let limits = IntentionLimits::default();
@@ -278,7 +278,7 @@ fn hurried(config: &mut weir_server::ServerConfig) {
 }
 
 #[test]
-fn who_trickles_a_large_packet_is_cut() {
+fn a_client_that_sends_a_large_packet_too_slowly_is_disconnected() {
     let world = World::with(hurried);
     world.create("t");
     let mut peer = world.plain();
@@ -310,7 +310,7 @@ fn who_trickles_a_large_packet_is_cut() {
 }
 
 #[test]
-fn who_does_not_take_large_answers_is_cut() {
+fn a_client_that_does_not_read_large_responses_is_disconnected() {
     let world = World::with(hurried);
     world.create("t");
     let value = vec![b'x'; 48 << 20];
@@ -343,7 +343,7 @@ fn who_does_not_take_large_answers_is_cut() {
 }
 
 #[test]
-fn an_address_has_so_many_connections() {
+fn the_number_of_connections_per_address_is_limited() {
     let world = World::with(|config| config.connections_per_address_max = 2);
     let first = world.plain();
     let mut second = world.plain();

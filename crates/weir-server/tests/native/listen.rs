@@ -90,7 +90,7 @@ fn credit_is_counted_in_bytes_and_in_records() {
 }
 
 #[test]
-fn a_reader_that_does_not_follow_is_told_of_the_end() {
+fn a_listener_without_follow_gets_an_end() {
     let world = World::new();
     world.create("t");
     fill(&world, 3);
@@ -112,7 +112,7 @@ fn a_reader_that_does_not_follow_is_told_of_the_end() {
 
 /// After an END, a client would believe that the topic has no more records.
 #[test]
-fn a_server_that_ends_refuses_the_listeners_that_it_breaks_off() {
+fn a_draining_server_ends_unfinished_listeners_with_a_refusal() {
     let world = World::new();
     world.create("t");
     fill(&world, 10_000);
@@ -142,7 +142,7 @@ fn a_server_that_ends_refuses_the_listeners_that_it_breaks_off() {
 }
 
 #[test]
-fn places_are_found() {
+fn a_listener_starts_at_the_requested_position() {
     let world = World::new();
     world.create("t");
     fill(&world, 10);
@@ -174,7 +174,7 @@ fn places_are_found() {
 }
 
 #[test]
-fn a_filter_lets_through_what_it_should_and_marks_progress() {
+fn a_filter_sends_matching_records_and_reports_progress() {
     let world = World::new();
     world.create("t");
     fill(&world, 5000);
@@ -227,7 +227,7 @@ fn a_filter_lets_through_what_it_should_and_marks_progress() {
 }
 
 #[test]
-fn latest_gives_each_key_once_and_then_what_is_new() {
+fn latest_sends_each_key_once_and_then_new_records() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();
@@ -262,7 +262,7 @@ fn latest_gives_each_key_once_and_then_what_is_new() {
 }
 
 #[test]
-fn a_query_of_the_latest_values_sends_what_it_wants_of_them() {
+fn a_query_of_the_latest_values_sends_selected_values() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();
@@ -343,7 +343,7 @@ fn a_query_of_the_latest_values_sends_what_it_wants_of_them() {
 
 /// Otherwise a node of a cluster that lags would end a query before its last records.
 #[test]
-fn a_listener_with_a_last_intention_does_not_end_before_it() {
+fn a_listener_ends_only_after_its_last_intention() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();
@@ -374,7 +374,7 @@ fn a_listener_with_a_last_intention_does_not_end_before_it() {
 }
 
 #[test]
-fn the_tag_of_a_listener_is_its_own() {
+fn the_tag_of_a_listener_cannot_be_used_twice() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();

@@ -6,7 +6,7 @@ use weir_protocol::{Consistency, Message, Packet, TopicLines};
 use crate::peer::World;
 
 #[test]
-fn a_get_waits_until_the_topic_is_far_enough() {
+fn a_get_waits_until_the_topic_has_reached_its_offset() {
     let world = World::new();
     world.create("t");
     let mut reader = world.plain();
@@ -42,7 +42,7 @@ fn a_get_waits_until_the_topic_is_far_enough() {
 }
 
 #[test]
-fn what_is_not_there_is_said_to_be_so() {
+fn reads_of_missing_data_are_refused_with_a_code() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();
@@ -190,7 +190,7 @@ fn topics_are_listed_in_pages() {
 }
 
 #[test]
-fn a_status_is_lines_of_names_and_values() {
+fn a_status_has_one_line_per_value() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();

@@ -27,7 +27,7 @@ fn next_of(got: &crate::peer::Got) -> u64 {
 }
 
 #[test]
-fn a_duplicate_gets_the_first_answer_and_is_not_executed() {
+fn a_duplicate_gets_the_stored_outcome_and_is_not_executed() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
@@ -43,7 +43,7 @@ fn a_duplicate_gets_the_first_answer_and_is_not_executed() {
 }
 
 #[test]
-fn a_gap_is_refused_until_it_closes() {
+fn writes_after_a_nonce_gap_are_refused_until_it_is_filled() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
@@ -62,7 +62,7 @@ fn a_gap_is_refused_until_it_closes() {
 }
 
 #[test]
-fn one_nonce_with_two_contents_is_refused_on_apply_and_the_session_goes_on() {
+fn a_nonce_with_different_content_is_refused_and_the_session_continues() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
@@ -84,7 +84,7 @@ fn one_nonce_with_two_contents_is_refused_on_apply_and_the_session_goes_on() {
 }
 
 #[test]
-fn answers_that_were_not_seen_come_again_after_hello() {
+fn unseen_outcomes_are_sent_again_after_hello() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
@@ -103,7 +103,7 @@ fn answers_that_were_not_seen_come_again_after_hello() {
 }
 
 #[test]
-fn a_session_that_the_store_does_not_know_so_far_is_expired() {
+fn a_resume_after_the_last_stored_nonce_is_expired() {
     let world = World::new();
     world.create("t");
     let (_, got) = resume(&world, 2);
@@ -131,7 +131,7 @@ fn a_session_of_another_store_is_expired() {
 }
 
 #[test]
-fn the_newer_connection_of_a_client_ends_the_older_one() {
+fn a_newer_connection_of_a_client_ends_the_older_one() {
     let world = World::new();
     world.create("t");
     let (mut old, _) = world.session(CLIENT);
@@ -152,7 +152,7 @@ fn the_newer_connection_of_a_client_ends_the_older_one() {
 }
 
 #[test]
-fn hello_comes_first_and_once() {
+fn hello_must_be_the_first_packet_and_must_not_be_repeated() {
     let world = World::new();
     let mut peer = world.raw();
     peer.send(&Packet::tagged(b"1", Message::Ping));
@@ -171,7 +171,7 @@ fn hello_comes_first_and_once() {
 }
 
 #[test]
-fn a_version_that_is_not_spoken_is_named() {
+fn an_unsupported_version_is_refused_with_the_supported_ones() {
     let world = World::new();
     let mut peer = world.raw();
     let hello = Hello {
@@ -216,7 +216,7 @@ fn items_of_another_client_end_the_connection() {
 }
 
 #[test]
-fn a_server_that_ends_answers_what_it_took_and_says_goodbye() {
+fn a_draining_server_answers_accepted_writes_and_ends_with_bye() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
@@ -233,7 +233,7 @@ fn a_server_that_ends_answers_what_it_took_and_says_goodbye() {
 }
 
 #[test]
-fn ten_thousand_answers_come_again_in_few_bytes() {
+fn ten_thousand_stored_outcomes_are_sent_as_one_run() {
     let world = World::new();
     world.create("t");
     let (mut peer, next) = world.session(CLIENT);

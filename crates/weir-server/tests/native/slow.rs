@@ -249,7 +249,7 @@ fn slow(
 
 /// The unseen records of a conflict take too long to read. The client still gets the conflict.
 #[test]
-fn a_conflict_is_told_without_what_cannot_be_read_in_time() {
+fn a_conflict_is_reported_without_records_that_cannot_be_read_in_time() {
     let directory = tempfile::tempdir().unwrap();
     let (server, gate) = slow(directory.path(), |config| {
         config.store_timeout = Duration::from_secs(2);
@@ -266,7 +266,7 @@ fn a_conflict_is_told_without_what_cannot_be_read_in_time() {
 }
 
 #[test]
-fn who_waits_for_the_disk_holds_up_nobody() {
+fn requests_that_wait_for_the_disk_delay_no_other_request() {
     let directory = tempfile::tempdir().unwrap();
     let (server, gate) = slow(directory.path(), |_| {});
     // The descriptions of these streams are in memory from here on.

@@ -15,7 +15,7 @@ fn effects(answers: &[(u64, Outcome)]) -> Vec<Effect> {
 }
 
 #[test]
-fn what_a_person_types_is_answered_in_words() {
+fn text_requests_get_text_responses() {
     let world = World::new();
     let mut peer = world.raw();
     peer.text("|\n\n_request_hello\n|\n");
@@ -42,7 +42,7 @@ fn what_a_person_types_is_answered_in_words() {
 }
 
 #[test]
-fn a_batch_is_answered_by_one_run() {
+fn the_outcomes_of_a_batch_are_sent_as_one_run() {
     let world = World::new();
     world.create("t");
     let (mut peer, next) = world.session(CLIENT);
@@ -58,7 +58,7 @@ fn a_batch_is_answered_by_one_run() {
 }
 
 #[test]
-fn a_failing_item_does_not_touch_its_neighbours() {
+fn a_failed_item_does_not_affect_other_items_of_the_batch() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();
@@ -76,7 +76,7 @@ fn a_failing_item_does_not_touch_its_neighbours() {
 }
 
 #[test]
-fn received_comes_before_the_answer_when_it_was_asked_for() {
+fn received_is_sent_before_the_outcome_on_request() {
     let world = World::new();
     world.create("t");
     let mut peer = world.raw();
@@ -120,7 +120,7 @@ fn a_packet_over_a_limit_is_refused_as_a_whole_and_uses_up_no_nonce() {
 }
 
 #[test]
-fn one_byte_at_a_time_is_enough() {
+fn packets_sent_byte_by_byte_are_accepted() {
     let world = World::new();
     world.create("t");
     let mut peer = world.raw();
@@ -145,7 +145,7 @@ fn one_byte_at_a_time_is_enough() {
 }
 
 #[test]
-fn a_half_closed_client_gets_every_answer_and_a_goodbye() {
+fn a_half_closed_client_gets_every_outcome_and_bye() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
@@ -160,7 +160,7 @@ fn a_half_closed_client_gets_every_answer_and_a_goodbye() {
 }
 
 #[test]
-fn goodbye_waits_for_what_is_owed() {
+fn bye_is_sent_after_all_outcomes() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
@@ -172,7 +172,7 @@ fn goodbye_waits_for_what_is_owed() {
 }
 
 #[test]
-fn a_value_of_sixteen_megabytes_goes_in_and_out() {
+fn a_value_of_sixteen_mebibytes_is_returned_unchanged() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();
@@ -209,7 +209,7 @@ fn a_value_of_sixteen_megabytes_goes_in_and_out() {
 }
 
 #[test]
-fn more_than_the_credit_is_read_later_and_lost_never() {
+fn writes_beyond_the_window_are_read_later_and_not_lost() {
     let world = World::new();
     world.create("t");
     let mut peer = world.raw();
@@ -229,7 +229,7 @@ fn more_than_the_credit_is_read_later_and_lost_never() {
 }
 
 #[test]
-fn a_client_that_takes_no_answers_is_read_no_further_and_holds_up_nobody() {
+fn a_client_that_reads_no_outcomes_is_throttled_and_delays_no_other_client() {
     let world = World::new();
     world.create("t");
     let (mut lazy, _) = world.session(CLIENT);
@@ -294,7 +294,7 @@ fn put_one(peer: &mut Peer, chained: bool) -> Result<(), Option<u64>> {
 }
 
 #[test]
-fn a_chained_write_is_refused_with_the_one_before_it() {
+fn a_chained_write_is_refused_if_its_predecessor_was_refused() {
     let world = World::with(|config| config.rate_requests = Rate::Units(1000));
     world.create("t");
     let (mut peer, mut other) = (world.plain(), world.plain());

@@ -159,7 +159,7 @@ fn script(weir: &Weir) -> Vec<String> {
 }
 
 #[test]
-fn a_script_gets_the_same_answers_local_and_remote() {
+fn a_script_gets_equal_results_local_and_remote() {
     let world = World::new();
     let remote = world.connect();
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn a_script_gets_the_same_answers_local_and_remote() {
 }
 
 #[test]
-fn errors_are_the_same_errors() {
+fn remote_errors_have_the_types_of_local_errors() {
     let world = World::new();
     let remote = world.connect();
     let topic = remote.topic("t").unwrap();
@@ -191,7 +191,7 @@ fn errors_are_the_same_errors() {
 }
 
 #[test]
-fn an_address_where_nobody_listens_is_said_to_be_one() {
+fn unreachable_and_malformed_addresses_have_their_own_codes() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -258,7 +258,7 @@ fn ten_thousand_writes_in_flight_are_answered_in_order() {
 }
 
 #[test]
-fn what_was_handed_over_is_sent_before_a_connection_is_dropped() {
+fn accepted_writes_are_sent_before_a_connection_is_dropped() {
     let world = World::new();
     let remote = world.connect();
     remote.topic("t").unwrap().ensure().unwrap();
@@ -272,7 +272,7 @@ fn what_was_handed_over_is_sent_before_a_connection_is_dropped() {
 }
 
 #[test]
-fn a_server_tells_its_status_and_compacts_its_log() {
+fn a_remote_client_reads_the_status_and_compacts_the_log() {
     let world = World::new();
     let (local, remote) = (world.local(), world.connect());
     local.topic("t").unwrap().ensure().unwrap();

@@ -69,7 +69,7 @@ fn url(world: &World) -> String {
 }
 
 #[test]
-fn a_thread_awaits_many_reads_at_once() {
+fn a_thread_awaits_many_concurrent_reads() {
     let world = World::new();
     let remote = connect(&url(&world));
     let topic = remote.topic("t").unwrap();
@@ -96,7 +96,7 @@ fn a_thread_awaits_many_reads_at_once() {
 }
 
 #[test]
-fn records_are_awaited_as_they_come() {
+fn new_records_can_be_awaited() {
     let world = World::new();
     let remote = connect(&url(&world));
     let topic = remote.topic("t").unwrap();
@@ -145,7 +145,7 @@ fn records_are_awaited_as_they_come() {
 }
 
 #[test]
-fn a_runtime_awaits_them_as_well() {
+fn reads_and_writes_can_be_awaited_in_a_runtime() {
     let world = World::with(|config| config.rate_requests = Rate::Units(500));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -180,7 +180,7 @@ fn a_runtime_awaits_them_as_well() {
 }
 
 #[test]
-fn what_is_awaited_survives_a_connection_that_breaks() {
+fn awaited_calls_survive_a_broken_connection() {
     let mut world = World::new();
     world.connect().topic("t").unwrap().ensure().unwrap();
     let proxy = Proxy::new(world.address, i64::MAX, 700);
@@ -220,7 +220,7 @@ fn a_read_has_the_deadline_of_its_handle() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_awaited_for_so_long() {
+fn an_asynchronous_connect_fails_after_its_timeout() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -34,7 +34,7 @@ fn run(world: &World, proxy: &Proxy, client: ClientId, topic: &str, count: u64) 
 }
 
 #[test]
-fn a_run_of_a_thousand_writes_survives_a_cut_at_every_hundredth_byte_it_sends() {
+fn a_run_of_writes_survives_a_cut_at_many_positions_of_its_requests() {
     let world = World::new();
     let direct = world.connect();
     let mut cut = 0;
@@ -58,7 +58,7 @@ fn a_run_of_a_thousand_writes_survives_a_cut_at_every_hundredth_byte_it_sends() 
 }
 
 #[test]
-fn a_run_survives_a_cut_at_every_place_of_what_it_receives() {
+fn a_run_of_writes_survives_a_cut_at_many_positions_of_its_responses() {
     let world = World::new();
     let direct = world.connect();
     for number in 0..60_u8 {
@@ -70,7 +70,7 @@ fn a_run_survives_a_cut_at_every_place_of_what_it_receives() {
 }
 
 #[test]
-fn a_server_that_is_started_again_goes_on_with_the_session() {
+fn a_session_continues_after_a_restart_of_the_server() {
     let mut world = World::new();
     let remote = world.connect();
     remote.topic("t").unwrap().ensure().unwrap();
@@ -102,7 +102,7 @@ fn a_server_that_is_started_again_goes_on_with_the_session() {
 }
 
 #[test]
-fn a_server_that_drains_ends_no_reader_early() {
+fn readers_continue_after_a_drain_of_the_server() {
     const RECORDS: usize = 800;
     let mut world = World::new();
     let topic = world.local().topic("t").unwrap();
@@ -170,7 +170,7 @@ fn without_a_session_a_broken_connection_leaves_the_outcome_unknown() {
 }
 
 #[test]
-fn a_second_writer_with_the_same_id_ends_the_first_one() {
+fn a_second_session_with_an_id_supersedes_the_first_one() {
     let world = World::new();
     let remote = world.connect();
     remote.topic("t").unwrap().ensure().unwrap();
@@ -197,7 +197,7 @@ fn a_second_writer_with_the_same_id_ends_the_first_one() {
 }
 
 #[test]
-fn a_server_that_stays_away_is_given_up_and_found_again() {
+fn a_session_fails_while_the_server_is_down_and_continues_afterwards() {
     let mut world = World::new();
     let mut options = ConnectOptions::default();
     options.patience = Duration::from_millis(300);

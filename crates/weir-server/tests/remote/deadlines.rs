@@ -111,7 +111,7 @@ fn a_query_that_waits_for_its_server_can_be_cancelled() {
 }
 
 #[test]
-fn a_wait_is_broken_off_by_the_thread_that_waits() {
+fn a_waiting_thread_can_cancel_its_own_call() {
     let remote = deaf(false);
     let topic = remote.topic("t").unwrap();
     let looks = Arc::new(AtomicU32::new(0));

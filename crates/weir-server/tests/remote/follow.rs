@@ -49,7 +49,7 @@ fn fill(weir: &Weir, topic: &str, count: u64) {
 }
 
 #[test]
-fn a_follower_sees_everything_from_any_place() {
+fn a_follower_receives_every_record_from_any_position() {
     let world = World::new();
     let remote = world.connect();
     fill(&remote, "t", 10_000);
@@ -114,7 +114,7 @@ fn destroy_does_not_end_a_follower() {
 }
 
 #[test]
-fn a_follower_goes_on_after_its_last_record_after_any_cut() {
+fn a_follower_resumes_after_its_last_record_after_a_cut() {
     let world = World::new();
     let remote = world.connect();
     fill(&remote, "t", 2000);
@@ -130,7 +130,7 @@ fn a_follower_goes_on_after_its_last_record_after_any_cut() {
 }
 
 #[test]
-fn a_slow_follower_holds_up_neither_writers_nor_reads_of_its_connection() {
+fn a_slow_follower_delays_neither_writes_nor_reads_of_its_connection() {
     let world = World::new();
     let remote = world.connect();
     let topic = remote.topic("t").unwrap();
@@ -156,7 +156,7 @@ fn hears(query: &TopicQuery) -> bool {
 }
 
 #[test]
-fn a_thread_beside_a_query_hears_of_what_comes() {
+fn a_thread_can_wait_for_news_of_a_query() {
     let world = World::new();
     let remote = world.connect();
     for (weir, name) in [(&world.local(), "a"), (&remote, "b")] {

@@ -196,7 +196,7 @@ fn local() -> (Weir, tempfile::TempDir) {
 }
 
 #[test]
-fn a_script_of_groups_gets_the_same_answers_local_and_remote() {
+fn a_script_of_groups_gets_equal_results_local_and_remote() {
     let world = World::new();
     let (local, _dir) = local();
     let (local, remote) = (script(&local), script(&world.connect()));
@@ -218,7 +218,7 @@ fn a_script_of_groups_gets_the_same_answers_local_and_remote() {
 }
 
 #[test]
-fn the_latest_values_are_the_same_local_and_remote() {
+fn the_latest_values_are_equal_local_and_remote() {
     let world = World::new();
     let (local, _dir) = local();
     let (mut here, mut there) = (Vec::new(), Vec::new());
@@ -271,7 +271,7 @@ fn the_latest_values_survive_a_broken_connection() {
 }
 
 #[test]
-fn records_come_again_when_a_lease_ends() {
+fn records_can_be_claimed_again_after_their_lease() {
     let world = World::new();
     let remote = world.connect();
     let topic = filled(&remote, "t", &["a", "b"]);
@@ -289,7 +289,7 @@ fn records_come_again_when_a_lease_ends() {
 }
 
 #[test]
-fn claims_that_wait_hold_up_nothing_and_end_with_a_record() {
+fn waiting_claims_block_no_request_and_end_with_a_record() {
     let world = World::new();
     let remote = world.connect();
     let topic = filled(&remote, "t", &[]);
@@ -320,7 +320,7 @@ fn claims_that_wait_hold_up_nothing_and_end_with_a_record() {
 }
 
 #[test]
-fn a_claim_brings_no_more_than_fits_and_long_records_one_by_one() {
+fn a_claim_is_limited_in_bytes_and_returns_large_records_one_by_one() {
     let world = World::new();
     let remote = world.connect();
     let topic = filled(&remote, "t", &[]);
@@ -351,7 +351,7 @@ fn a_claim_brings_no_more_than_fits_and_long_records_one_by_one() {
 }
 
 #[test]
-fn a_member_goes_on_after_cuts_and_a_restart() {
+fn a_member_continues_after_cuts_and_a_restart() {
     let mut world = World::new();
     let proxy = Proxy::new(world.address, 2_000, 6_000);
     let remote = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();

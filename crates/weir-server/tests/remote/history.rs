@@ -188,7 +188,7 @@ fn check(events: &[Event]) {
 }
 
 #[test]
-fn x_histories_could_have_happened_one_call_after_the_other() {
+fn x_histories_are_linearizable() {
     local_and_remote(|weir, other, _| {
         weir.topic("t").unwrap().ensure().unwrap();
         let clock = AtomicU64::new(1);

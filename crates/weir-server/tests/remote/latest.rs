@@ -26,7 +26,7 @@ fn fill(weir: &Weir, topic: &str, keys: impl Iterator<Item = usize>, pad: usize)
 }
 
 #[test]
-fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
+fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
     let world = World::new();
     let (local, remote) = (world.local(), world.connect());
     fill(&local, "l.a", (0..600).step_by(2), 0);
@@ -106,7 +106,7 @@ fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
 }
 
 #[test]
-fn a_token_waits_for_what_was_read() {
+fn a_resumed_query_sees_every_write_that_was_read_before() {
     let world = World::new();
     let local = world.local();
     fill(&local, "t", 0..4, 0);
@@ -125,7 +125,7 @@ fn a_token_waits_for_what_was_read() {
 }
 
 #[test]
-fn what_has_no_place_among_keys_has_no_token() {
+fn a_query_without_a_position_among_keys_has_no_token() {
     let world = World::new();
     let local = world.local();
     fill(&local, "t", 0..4, 0);
@@ -144,7 +144,7 @@ fn what_has_no_place_among_keys_has_no_token() {
 }
 
 #[test]
-fn a_connection_that_breaks_leaves_no_key_out() {
+fn a_broken_connection_omits_no_key() {
     let world = World::new();
     let local = world.local();
     fill(&local, "wide", 0..1000, 1000);
@@ -164,7 +164,7 @@ fn a_connection_that_breaks_leaves_no_key_out() {
 }
 
 #[test]
-fn what_is_before_a_fault_comes_and_the_fault_names_its_record() {
+fn rows_before_a_bad_record_are_returned_and_the_error_names_it() {
     let world = World::new();
     let local = world.local();
     fill(&local, "f.a", 0..600, 0);

@@ -11,7 +11,7 @@ use weir_server::Rate;
 use crate::world::{CLIENT, World, put};
 
 #[test]
-fn a_session_that_writes_too_fast_waits_and_goes_on() {
+fn a_session_over_the_rate_waits_and_continues() {
     const BATCHES: usize = 6;
     const ITEMS: usize = 1000;
     let world = World::with(|config| config.rate_requests = Rate::Units(2000));
@@ -57,7 +57,7 @@ fn check(world: &World, count: usize) {
 }
 
 #[test]
-fn an_import_without_session_waits_and_goes_on() {
+fn an_import_without_session_over_the_rate_waits_and_continues() {
     let (world, remote) = slow(3000);
     for proposal in import(&remote, 12, 1000) {
         assert!(proposal.wait().unwrap().iter().all(|one| {
@@ -94,7 +94,7 @@ fn calls_of_one_item_without_session_keep_their_order() {
 }
 
 #[test]
-fn a_read_waits_and_is_answered() {
+fn a_read_over_the_rate_waits_and_returns() {
     let (_world, remote) = slow(200);
     let topic = remote.topic("t").unwrap();
     topic.put("k", "v").unwrap();
@@ -104,7 +104,7 @@ fn a_read_waits_and_is_answered() {
 }
 
 #[test]
-fn a_reader_of_records_waits_and_begins() {
+fn a_reader_over_the_rate_waits_and_starts() {
     let (_world, remote) = slow(100);
     let topic = remote.topic("t").unwrap();
     topic.put("k", "v").unwrap();
@@ -119,7 +119,7 @@ fn a_reader_of_records_waits_and_begins() {
 }
 
 #[test]
-fn what_another_client_has_used_up_delays_and_loses_nothing() {
+fn a_rate_used_up_by_another_client_delays_and_loses_no_write() {
     let (world, remote) = slow(3000);
     let other = world.connect();
     other.topic("o").unwrap().ensure().unwrap();
@@ -149,7 +149,7 @@ fn what_another_client_has_used_up_delays_and_loses_nothing() {
 }
 
 #[test]
-fn a_pause_longer_than_the_patience_is_told() {
+fn a_pause_longer_than_the_patience_is_an_error() {
     let world = World::with(|config| config.rate_requests = Rate::Units(10));
     let topic = world.local().topic("t").unwrap();
     assert!(topic.create(&TopicOptions::default()).unwrap().is_valid());

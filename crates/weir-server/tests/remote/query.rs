@@ -65,7 +65,7 @@ pub(crate) fn text(filter: &str, order: &str, select: &str) -> QueryText {
 }
 
 #[test]
-fn records_of_topics_come_in_the_order_in_which_they_were_decided() {
+fn records_of_several_topics_are_in_the_order_of_their_intentions() {
     let world = World::new();
     for weir in orders(&world) {
         let all = TopicQueryOptions::new(["o.*"]);
@@ -103,7 +103,7 @@ fn records_of_topics_come_in_the_order_in_which_they_were_decided() {
 }
 
 #[test]
-fn the_latest_values_are_those_of_all_keys() {
+fn the_latest_values_include_every_key_once() {
     let world = World::new();
     for (weir, is_local) in orders(&world).into_iter().zip([true, false]) {
         let local = world.local();
@@ -133,7 +133,7 @@ fn the_latest_values_are_those_of_all_keys() {
 }
 
 #[test]
-fn a_query_sees_one_cut_and_goes_on_elsewhere() {
+fn a_query_has_a_fixed_end_and_resumes_on_another_handle() {
     let world = World::new();
     let [local, remote] = orders(&world);
     let options = TopicQueryOptions::new(["o.*", "x"]).text(text("@.n != 3", "", "$.n"));
@@ -169,7 +169,7 @@ fn a_query_sees_one_cut_and_goes_on_elsewhere() {
 }
 
 #[test]
-fn what_is_followed_stays_in_order_when_topics_come() {
+fn a_followed_query_stays_in_order_when_topics_are_created() {
     let world = World::new();
     for weir in orders(&world) {
         let local = world.local();
@@ -207,7 +207,7 @@ fn what_is_followed_stays_in_order_when_topics_come() {
 }
 
 #[test]
-fn a_fault_names_the_record_and_what_stood_before_it_comes() {
+fn an_error_names_the_bad_record_and_earlier_results_are_returned() {
     let world = World::new();
     let [local, remote] = orders(&world);
     let topic = local.topic("o.a").unwrap();
@@ -240,7 +240,7 @@ fn a_fault_names_the_record_and_what_stood_before_it_comes() {
 }
 
 #[test]
-fn what_was_decided_before_a_fault_in_another_topic_comes() {
+fn results_before_a_bad_record_of_another_topic_are_returned() {
     let world = World::new();
     let local = world.local();
     let put = |topic: &str, value: &str| {
@@ -272,7 +272,7 @@ fn what_was_decided_before_a_fault_in_another_topic_comes() {
 }
 
 #[test]
-fn the_first_fault_is_the_one_that_counts() {
+fn the_first_bad_record_is_reported() {
     let world = World::new();
     let local = world.local();
     let topic = local.topic("t").unwrap();
@@ -294,7 +294,7 @@ fn the_first_fault_is_the_one_that_counts() {
 }
 
 #[test]
-fn queries_that_cannot_be_are_refused() {
+fn invalid_queries_are_refused() {
     let world = World::new();
     let [local, remote] = orders(&world);
     for weir in [local, remote] {
@@ -472,7 +472,7 @@ prop_compose! {
 }
 
 #[test]
-fn where_a_query_is_done_does_not_show() {
+fn results_do_not_depend_on_pushdown() {
     let world = World::new();
     let [local, remote] = mixed(&world);
     let config = ProptestConfig {
@@ -552,7 +552,7 @@ fn the_session_of_a_record_is_a_property() {
 }
 
 #[test]
-fn a_limit_counts_what_is_not_left_out() {
+fn a_limit_does_not_count_skipped_records() {
     let world = World::new();
     let local = world.local();
     let topic = local.topic("t").unwrap();
@@ -575,7 +575,7 @@ fn a_limit_counts_what_is_not_left_out() {
 /// A filter with other budgets than the server's is not pushed down. Then the client counts the
 /// limit after its filter.
 #[test]
-fn a_limit_counts_what_a_filter_at_home_lets_through() {
+fn a_limit_counts_records_that_pass_the_filter_of_the_client() {
     let world = World::new();
     let local = world.local();
     let topic = local.topic("t").unwrap();
@@ -607,7 +607,7 @@ fn a_limit_counts_what_a_filter_at_home_lets_through() {
 }
 
 #[test]
-fn pages_say_how_many_were_left_out_at_the_server() {
+fn pages_report_how_many_records_the_server_skipped() {
     let world = World::new();
     let topic = world.local().topic("t").unwrap();
     topic.ensure().unwrap();
@@ -640,7 +640,7 @@ fn nested() -> String {
 const LONG: &str = "@..*..*..*..a";
 
 #[test]
-fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
+fn an_item_over_the_cost_limit_of_a_filter_is_a_bad_item() {
     let world = World::new();
     let local = world.local();
     let topic = local.topic("t").unwrap();
@@ -684,7 +684,7 @@ fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
 }
 
 #[test]
-fn looks_that_nobody_waits_for_end_and_give_their_places_back() {
+fn dropped_queries_end_and_release_their_slots() {
     let world = World::new();
     let local = world.local();
     let few = local.topic("few").unwrap();

@@ -184,7 +184,7 @@ fn patient(ms: u64, token: Option<&str>) -> ConnectOptions {
 }
 
 #[test]
-fn a_client_that_is_sent_elsewhere_with_its_hello_goes_there() {
+fn a_client_follows_a_redirect_of_its_hello() {
     let world = World::new();
     let there = format!("weir://{}", world.address);
     let (last, last_seen) = peer(vec![Script::Hello(there)]);
@@ -203,7 +203,7 @@ fn a_client_that_is_sent_elsewhere_with_its_hello_goes_there() {
 }
 
 #[test]
-fn requests_that_are_sent_elsewhere_are_answered_there_once() {
+fn redirected_requests_are_executed_once() {
     let world = World::new();
     world.connect().topic("t").unwrap().ensure().unwrap();
     let store = world.local().store_id().unwrap();
@@ -252,7 +252,7 @@ fn requests_that_are_sent_elsewhere_are_answered_there_once() {
 }
 
 #[test]
-fn who_is_sent_round_in_a_circle_is_slow_and_gives_up() {
+fn a_cycle_of_hello_redirects_is_followed_slowly_and_ends_with_an_error() {
     // The first script needs the address of the second listener.
     let second = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = format!("weir://{}", second.local_addr().unwrap());
@@ -274,7 +274,7 @@ fn who_is_sent_round_in_a_circle_is_slow_and_gives_up() {
 }
 
 #[test]
-fn a_circle_of_requests_ends_with_the_patience() {
+fn a_cycle_of_request_redirects_ends_with_the_patience() {
     let second = TcpListener::bind("127.0.0.1:0").unwrap();
     let there = format!("weir://{}", second.local_addr().unwrap());
     let (first, seen) = peer(vec![Script::Request(there, [3; 16])]);
@@ -302,7 +302,7 @@ fn a_circle_of_requests_ends_with_the_patience() {
 }
 
 #[test]
-fn who_was_sent_to_nobody_comes_back_and_asks_again() {
+fn a_client_redirected_to_an_unreachable_address_returns_and_retries() {
     let world = World::new();
     let gone = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -322,7 +322,7 @@ fn who_was_sent_to_nobody_comes_back_and_asks_again() {
 }
 
 #[test]
-fn a_token_is_not_sent_in_clear_to_a_machine_that_was_not_named() {
+fn a_token_is_not_sent_without_tls_to_an_unnamed_host() {
     // This block is reserved for documentation, so no host has the address.
     let (first, seen) = peer(vec![Script::Hello("weir://192.0.2.1:7071".to_owned())]);
     let url = format!("weir://{first}");
@@ -338,7 +338,7 @@ fn a_token_is_not_sent_in_clear_to_a_machine_that_was_not_named() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_leaves_time_for_the_next_address() {
+fn a_silent_server_leaves_time_for_the_next_address() {
     let world = World::new();
     // The system accepts connections for this listener, and nobody answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -396,7 +396,7 @@ fn a_client_leaves_a_node_that_knows_no_leader() {
 
 #[cfg(unix)]
 #[test]
-fn a_client_of_a_socket_in_the_file_system_follows_to_the_network() {
+fn a_client_of_a_unix_socket_follows_a_redirect_to_tcp() {
     let world = World::new();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("peer.sock");

@@ -51,7 +51,7 @@ fn refused(error: WeirError) -> (ErrorCode, u64) {
 }
 
 #[test]
-fn s_what_comes_in_another_order_is_refused_until_its_turn() {
+fn s_writes_out_of_order_are_refused_until_their_turn() {
     local_and_remote(|weir, _, _| {
         weir.topic("t").unwrap().ensure().unwrap();
         let mut session = weir.session(ClientId([1; 16]));
@@ -81,7 +81,7 @@ fn s_what_comes_in_another_order_is_refused_until_its_turn() {
 }
 
 #[test]
-fn s_a_run_goes_on_after_every_one_of_its_messages() {
+fn s_a_run_continues_after_each_of_its_writes() {
     const RUN: u64 = 1000;
     local_and_remote(|weir, other, _| {
         weir.topic("t").unwrap().ensure().unwrap();
@@ -106,7 +106,7 @@ fn s_a_run_goes_on_after_every_one_of_its_messages() {
 }
 
 #[test]
-fn l_every_place_of_two_lives_gives_the_same_records() {
+fn l_listeners_start_at_every_position_of_two_incarnations() {
     local_and_remote(|weir, _, _| {
         let topic = weir.topic("t").unwrap();
         topic.ensure().unwrap();
@@ -148,7 +148,7 @@ fn l_every_place_of_two_lives_gives_the_same_records() {
 }
 
 #[test]
-fn l_who_wants_what_is_gone_is_told_so() {
+fn l_a_listener_at_removed_records_gets_an_error() {
     local_and_remote(|weir, _, store| {
         let topic = weir.topic("t").unwrap();
         let mut options = TopicOptions::default();
@@ -180,7 +180,7 @@ fn l_who_wants_what_is_gone_is_told_so() {
 }
 
 #[test]
-fn k_who_was_answered_is_seen_by_everybody_at_once() {
+fn k_an_acknowledged_write_is_visible_to_every_client() {
     local_and_remote(|weir, other, _| {
         let (here, there) = (weir.topic("t").unwrap(), other.topic("t").unwrap());
         here.ensure().unwrap();
@@ -205,7 +205,7 @@ fn k_who_was_answered_is_seen_by_everybody_at_once() {
 }
 
 #[test]
-fn x_every_condition_holds_and_fails_where_it_should() {
+fn x_every_condition_holds_and_fails_as_documented() {
     local_and_remote(|weir, _, _| {
         let topic = weir.topic("t").unwrap();
         topic.ensure().unwrap();
@@ -237,7 +237,7 @@ fn x_every_condition_holds_and_fails_where_it_should() {
 }
 
 #[test]
-fn x_a_transaction_is_there_as_a_whole_or_not_at_all() {
+fn x_a_transaction_is_applied_as_a_whole_or_not_at_all() {
     local_and_remote(|weir, other, _| {
         let topic = weir.topic("t").unwrap();
         topic.ensure().unwrap();

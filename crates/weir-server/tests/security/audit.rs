@@ -5,7 +5,7 @@ use crate::world::Files;
 use weir_server::security::AUDIT_TOPIC;
 
 #[test]
-fn denied_requests_and_administration_are_records() {
+fn denied_and_administrative_requests_are_recorded() {
     let files = Files::new();
     let token = files.token("operator", &["create,destroy,put t.*"]);
     let world = files.start(|_| {});
@@ -52,7 +52,7 @@ fn denied_requests_and_administration_are_records() {
 }
 
 #[test]
-fn a_flood_of_denied_requests_is_counted_and_not_written() {
+fn a_flood_of_denied_requests_is_counted_but_not_fully_written() {
     let files = Files::new();
     let token = files.token("a", &["read **"]);
     let world = files.start(|_| {});
@@ -88,7 +88,7 @@ fn a_flood_of_denied_requests_is_counted_and_not_written() {
 }
 
 #[test]
-fn what_was_noted_is_written_before_the_end() {
+fn pending_audit_records_are_written_before_the_server_ends() {
     let files = Files::new();
     files.token("a", &[]);
     let world = files.start(|_| {});
@@ -103,7 +103,7 @@ fn what_was_noted_is_written_before_the_end() {
 }
 
 #[test]
-fn without_identities_there_is_none_unless_it_is_asked_for() {
+fn without_identities_the_audit_log_is_off_by_default() {
     let world = Files::new().start(|_| {});
     world.server.reload().unwrap();
     let mut peer = world.plain();

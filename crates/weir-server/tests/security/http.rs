@@ -59,7 +59,7 @@ const PUT: &str = "POST /v1/topics/t/events";
 const JSON: &str = "Content-Type: application/json";
 
 #[test]
-fn a_bearer_token_opens_what_its_rights_say() {
+fn a_bearer_token_grants_exactly_its_rights() {
     let (world, token) = world(&["put t"]);
     world.create("t");
     world.create("u");
@@ -79,7 +79,7 @@ fn a_bearer_token_opens_what_its_rights_say() {
 }
 
 #[test]
-fn without_a_token_that_holds_the_answer_is_401_and_says_how() {
+fn a_request_without_a_valid_token_gets_401_and_a_challenge() {
     let (world, token) = world(&["all **"]);
     world.create("t");
     let wrong = bearer(&Token::random().unwrap());
@@ -125,7 +125,7 @@ fn a_foreign_host_or_origin_is_refused_for_every_principal() {
 }
 
 #[test]
-fn who_sends_too_fast_gets_429_and_a_pause() {
+fn requests_over_the_rate_get_429_with_a_time_to_retry() {
     let (world, token) = world(&["all **"]);
     world.create("t");
     let own = bearer(&token);
@@ -142,7 +142,7 @@ fn who_sends_too_fast_gets_429_and_a_pause() {
 }
 
 #[test]
-fn metrics_tell_what_happened_at_the_doors() {
+fn metrics_count_denied_requests() {
     let (world, token) = world(&["admin"]);
     world.create("t");
     let own = bearer(&token);
@@ -171,7 +171,7 @@ fn metrics_tell_what_happened_at_the_doors() {
 }
 
 #[test]
-fn groups_need_their_right_and_those_of_the_topic_for_letters() {
+fn groups_need_their_right_and_those_of_the_dead_letter_topic() {
     let (world, token) = world(&["group t", "read u", "create,put t.dead"]);
     world.create("t");
     world.create("u");
@@ -198,7 +198,7 @@ fn groups_need_their_right_and_those_of_the_topic_for_letters() {
 }
 
 #[test]
-fn options_are_changed_by_who_may_make_topics_and_not_by_who_writes() {
+fn changes_of_options_need_the_right_to_create() {
     let (world, token) = world(&["put,delete,read t", "create u"]);
     world.create("t");
     world.create("u");
@@ -216,7 +216,7 @@ fn options_are_changed_by_who_may_make_topics_and_not_by_who_writes() {
 }
 
 #[test]
-fn a_conflict_shows_nothing_to_who_may_only_write() {
+fn a_conflict_lists_records_only_with_the_right_to_read() {
     let (world, token) = world(&["put t", "put,read u"]);
     for topic in ["t", "u"] {
         world.create(topic);
@@ -240,7 +240,7 @@ fn a_conflict_shows_nothing_to_who_may_only_write() {
 /// Every write of the port, with every right but its own, and with it. The rights equal those on
 /// the native port.
 #[test]
-fn each_write_needs_the_rights_of_what_it_does() {
+fn each_write_needs_the_rights_of_its_operations() {
     const RECORDS: &str = "POST /v1/topics/t.a/events?mode=records";
     const ATOMIC: &str = "POST /v1/topics/t.a/events?mode=records&atomic=true";
     const TXN: &str = "POST /v1/topics/t.a/transactions";
@@ -314,7 +314,7 @@ fn each_write_needs_the_rights_of_what_it_does() {
 }
 
 #[test]
-fn who_may_set_programs_makes_no_topics() {
+fn the_right_to_set_programs_does_not_create_topics() {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt/counter.wasm");
     let module = std::fs::read(module).unwrap();
     let files = Files::new();
@@ -350,7 +350,7 @@ fn who_may_set_programs_makes_no_topics() {
 
 /// `read **` does not include the topics of the store.
 #[test]
-fn the_audit_is_read_with_its_right_and_written_by_no_client() {
+fn the_audit_log_needs_its_own_right_and_is_read_only() {
     let (world, token) = world(&["all **", "all .weir.**"]);
     let plain = world.files.token("plain", &["all **"]);
     world.server.reload().unwrap();

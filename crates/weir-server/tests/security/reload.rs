@@ -9,7 +9,7 @@ use crate::peer::{Peer, is};
 use crate::world::{Authority, Files, client};
 
 #[test]
-fn what_is_taken_back_is_gone_for_open_connections_too() {
+fn a_revoked_token_is_refused_on_open_connections() {
     let files = Files::new();
     let token = files.token("a", &["all **"]);
     let world = files.start(|_| {});
@@ -48,7 +48,7 @@ fn what_is_taken_back_is_gone_for_open_connections_too() {
 }
 
 #[test]
-fn a_file_that_is_wrong_changes_nothing_and_is_reported() {
+fn an_invalid_file_changes_nothing_and_is_reported() {
     let files = Files::new();
     files.certificate(&files.authority, &["localhost"]);
     let token = files.token("a", &["all **"]);
@@ -89,7 +89,7 @@ fn a_file_that_is_wrong_changes_nothing_and_is_reported() {
 }
 
 #[test]
-fn a_changed_file_is_noticed_without_being_told() {
+fn a_changed_file_is_detected() {
     let files = Files::new();
     files.token("a", &[]);
     let world = files.start(|_| {});
@@ -99,7 +99,7 @@ fn a_changed_file_is_noticed_without_being_told() {
 }
 
 #[test]
-fn certificates_change_under_load_and_no_connection_breaks() {
+fn certificates_change_under_load_without_breaking_connections() {
     let files = Files::new();
     files.certificate(&files.authority, &["localhost"]);
     let world = Arc::new(files.start(|_| {}));

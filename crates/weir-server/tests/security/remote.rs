@@ -34,7 +34,7 @@ fn files() -> Files {
 }
 
 #[test]
-fn writes_and_reads_go_over_tls_with_a_token() {
+fn writes_and_reads_work_over_tls_with_a_token() {
     let files = files();
     let token = files.token("loader", &["create,put,read,delete t"]);
     let world = files.start(|_| {});
@@ -89,7 +89,7 @@ fn a_history_needs_the_rights_to_administer_and_to_read_everything() {
 }
 
 #[test]
-fn only_who_administers_stops_a_topic() {
+fn only_an_administrator_stops_a_topic() {
     let files = files();
     let admin = files.token("operator", &["admin"]);
     let writer = files.token("writer", &["create,put,delete,program,destroy **"]);
@@ -141,7 +141,7 @@ fn readers_and_writers_of_one_connection_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_server_that_is_not_trusted_gets_nothing() {
+fn an_untrusted_server_is_refused() {
     let world = files().start(|_| {});
     let mut wrong = options(&world, None);
     let other = Authority::new("other");
@@ -163,7 +163,7 @@ fn a_server_that_is_not_trusted_gets_nothing() {
 }
 
 #[test]
-fn an_address_of_the_wrong_kind_is_named() {
+fn the_wrong_scheme_or_port_is_reported() {
     let secure = files().start(|config| config.http = Some(loopback()));
     let clear = Files::new().start(|config| config.http = Some(loopback()));
     let check = |world: &World, scheme: &str, port: u16, hint: &str| {
@@ -187,7 +187,7 @@ fn an_address_of_the_wrong_kind_is_named() {
 }
 
 #[test]
-fn a_token_that_is_taken_back_ends_a_connection_with_the_reason() {
+fn a_revoked_token_ends_a_connection_with_the_reason() {
     let files = files();
     let token = files.token("a", &["all **"]);
     let world = files.start(|_| {});
@@ -211,7 +211,7 @@ fn a_token_that_is_taken_back_ends_a_connection_with_the_reason() {
 }
 
 #[test]
-fn a_client_can_show_a_certificate() {
+fn a_client_can_authenticate_with_a_certificate() {
     let (files, clients) = (files(), Authority::new("clients"));
     files.write("clients.pem", &clients.pem);
     let text = "[[certificate]]\nname = \"loader.example\"\nrights = [\"put t\"]\n";

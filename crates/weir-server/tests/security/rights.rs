@@ -8,7 +8,7 @@ use crate::peer::is;
 use crate::world::Files;
 
 #[test]
-fn without_identities_a_local_client_may_do_everything() {
+fn without_identities_a_local_client_has_all_rights() {
     let world = Files::new().start(|_| {});
     let mut peer = world.plain();
     is(&peer.hello(""), "_notice_hello");
@@ -24,7 +24,7 @@ fn without_identities_a_local_client_may_do_everything() {
 }
 
 #[test]
-fn nobody_comes_in_without_a_token_that_holds() {
+fn a_client_without_a_valid_token_is_refused() {
     let files = Files::new();
     let good = files.token("good", &["all **"]);
     let ended = files.token_until("ended", &["all **"], Some(now_ms() - 1));
@@ -63,7 +63,7 @@ fn nobody_comes_in_without_a_token_that_holds() {
 }
 
 #[test]
-fn guessing_slows_an_address_down_and_keeps_nobody_out() {
+fn failed_attempts_delay_an_address_and_lock_no_principal_out() {
     let files = Files::new();
     let good = files.token("good", &["all **"]);
     let world = files.start(|_| {});
@@ -144,7 +144,7 @@ fn each_operation_needs_its_right_on_its_topic() {
 }
 
 #[test]
-fn a_batch_is_refused_as_a_whole_and_lists_show_what_may_be_read() {
+fn lists_and_reads_show_only_readable_topics() {
     let files = Files::new();
     let token = files.token("a", &["put,read mine.*"]);
     let world = files.start(|_| {});
@@ -178,7 +178,7 @@ fn a_batch_is_refused_as_a_whole_and_lists_show_what_may_be_read() {
 }
 
 #[test]
-fn who_asks_too_fast_is_told_when_to_come_back() {
+fn requests_over_the_rate_are_refused_with_a_time_to_retry() {
     let files = Files::new();
     let greedy = files.token("greedy", &["all **"]);
     let modest = files.token("modest", &["all **"]);
@@ -206,7 +206,7 @@ fn who_asks_too_fast_is_told_when_to_come_back() {
 
 /// Groups: the right `group`, and the rights for what the store writes for a group.
 #[test]
-fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
+fn a_group_writes_dead_letters_only_with_the_rights_of_its_creator() {
     let files = Files::new();
     let tokens = [
         files.token("worker", &["group,read jobs"]),
@@ -278,7 +278,7 @@ fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
 
 /// Operations that clients may not propose.
 #[test]
-fn items_of_clients_cannot_claim_end_dead_letters_or_trim() {
+fn clients_cannot_propose_internal_operations() {
     let world = Files::new().start(|_| {});
     world.create("t");
     let list = weir_core::group::Offsets::Plain(&[1]);

@@ -42,7 +42,7 @@ impl Subscriber for Everything {
 }
 
 #[test]
-fn a_token_is_in_no_log_no_record_no_file_and_no_answer() {
+fn a_token_is_in_no_log_record_file_or_response() {
     let log = Everything::default();
     // A process has one subscriber, and only this test sets it.
     tracing::subscriber::set_global_default(log.clone()).unwrap();

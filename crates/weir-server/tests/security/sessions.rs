@@ -62,7 +62,7 @@ fn put(world: &World, token: &Token, client: &str, nonce: u64, body: &str) -> St
 }
 
 #[test]
-fn a_known_client_id_gives_nobody_the_session_of_another() {
+fn a_client_id_gives_no_access_to_the_session_of_another_principal() {
     let files = Files::new();
     let [a, b] = ["a", "b"].map(|name| files.token(name, &["all **"]));
     let world = files.start(|_| {});
@@ -152,7 +152,7 @@ fn a_session_from_before_the_identities_is_not_executed_again() {
 }
 
 #[test]
-fn the_owner_of_the_directory_has_the_sessions_that_are_in_it() {
+fn the_unix_socket_uses_the_sessions_without_a_principal() {
     let files = Files::new();
     files.token("a", &["all **"]);
     let socket = files.path("weir.sock");
@@ -170,7 +170,7 @@ fn the_owner_of_the_directory_has_the_sessions_that_are_in_it() {
 }
 
 #[test]
-fn one_principal_does_not_fill_the_sessions_of_all() {
+fn the_number_of_sessions_per_principal_is_limited() {
     let files = Files::new();
     let [a, b] = ["a", "b"].map(|name| files.token(name, &["all **"]));
     let world = files.start(|config| {

@@ -13,7 +13,7 @@ fn start(files: &Files, config: ServerConfig) -> Result<Server, ServerError> {
 
 /// Every combination of address, TLS, identities and flags.
 #[test]
-fn an_address_that_others_reach_needs_what_protects_it_or_a_flag_each() {
+fn a_public_address_needs_each_protection_or_its_flag() {
     let files = Files::new();
     files.token("a", &[]);
     files.certificate(&files.authority, &["localhost"]);
@@ -60,7 +60,7 @@ fn an_address_that_others_reach_needs_what_protects_it_or_a_flag_each() {
 }
 
 #[test]
-fn settings_that_cannot_be_carried_out_are_named() {
+fn contradictory_settings_are_reported() {
     let files = Files::new();
     files.token("a", &[]);
     files.certificate(&files.authority, &["localhost"]);
@@ -82,7 +82,7 @@ fn settings_that_cannot_be_carried_out_are_named() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named_with_what_to_do() {
+fn unusable_files_are_reported_with_a_remedy() {
     use std::os::unix::fs::PermissionsExt;
     let files = Files::new();
     files.token("a", &[]);

@@ -71,7 +71,7 @@ fn a_stream_has_the_rights_of_its_topic() {
 }
 
 #[test]
-fn a_writer_of_a_topic_can_neither_end_it_nor_read_others_through_it() {
+fn a_writer_can_neither_destroy_a_stream_nor_read_others_through_it() {
     let files = Files::new();
     let all = files.token("owner", &["all **"]);
     let writer = files.token("writer", &["put mine", "read mine"]);

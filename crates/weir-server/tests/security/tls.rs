@@ -27,7 +27,7 @@ fn a_client_that_trusts_the_authority_is_served() {
 }
 
 #[test]
-fn a_client_that_trusts_another_authority_or_wants_another_name_ends_it() {
+fn a_client_rejects_another_authority_or_another_name() {
     let world = files().start(|_| {});
     let other = Authority::new("other");
     let wrong = Peer::secure(world.native, "localhost", client(&[&other.pem], None));
@@ -41,7 +41,7 @@ fn a_client_that_trusts_another_authority_or_wants_another_name_ends_it() {
 }
 
 #[test]
-fn clear_text_to_a_port_of_tls_is_closed_and_told_why_over_http() {
+fn plain_text_on_a_tls_port_is_refused_and_explained_over_http() {
     let world = files().start(|config| config.http = Some(loopback()));
     let mut peer = world.plain();
     peer.send(b"|\n\n_request_hello\n|\n");
@@ -100,7 +100,7 @@ fn a_stalled_handshake_delays_no_other_connection() {
 }
 
 #[test]
-fn tls_1_2_is_spoken_when_asked_for_only() {
+fn tls_1_2_is_used_only_if_enabled() {
     let only_12 = |files: &Files| {
         let mut roots = rustls::RootCertStore::empty();
         let pem = files.authority.pem.as_bytes();
@@ -134,7 +134,7 @@ fn with_clients(mode: ClientCertificates) -> (crate::world::World, Authority) {
 }
 
 #[test]
-fn the_name_in_a_certificate_is_the_principal() {
+fn the_name_of_a_certificate_is_the_principal() {
     let (world, clients) = with_clients(ClientCertificates::Required);
     world.create("orders");
     world.create("other");
@@ -163,7 +163,7 @@ fn the_name_in_a_certificate_is_the_principal() {
 }
 
 #[test]
-fn an_optional_certificate_may_be_left_out_for_a_token() {
+fn a_token_replaces_an_optional_certificate() {
     let (world, clients) = with_clients(ClientCertificates::Optional);
     world.create("orders");
     let token = world.files.token("reader", &["read orders"]);
