@@ -52,9 +52,12 @@ pub(crate) struct JiraSimArgs {
     /// Average number of worklogs per issue
     #[arg(long, default_value_t = 0, hide_short_help = true)]
     worklogs: usize,
-    /// Number of users
+    /// Number of users, at least 3
     #[arg(long, default_value_t = 5, hide_short_help = true)]
     users: usize,
+    /// Turn half of the issues into subtasks, linked or moved issues, or ones with long or nested texts
+    #[arg(long, hide_short_help = true)]
+    varied: bool,
     /// Time until the search index shows a change, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     search_lag: i64,
@@ -240,6 +243,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         comments: args.comments,
         worklogs: args.worklogs,
         users: args.users,
+        varied: args.varied,
         search_lag_ms: args.search_lag,
         page_cap: args.page_cap,
         latency_ms: args.latency,

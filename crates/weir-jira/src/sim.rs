@@ -57,6 +57,9 @@ pub struct SimOptions {
     pub worklogs: usize,
     /// Number of users, at least 3; default 5.
     pub users: usize,
+    /// Whether half of the issues are subtasks, linked or moved, or have long or nested texts; default
+    /// no.
+    pub varied: bool,
     /// Lag of the search index in milliseconds; default 0.
     pub search_lag_ms: i64,
     /// Limit on the issues of a page; default 100.
@@ -127,6 +130,7 @@ impl Default for SimOptions {
             comments: 2,
             worklogs: 0,
             users: 5,
+            varied: false,
             search_lag_ms: 0,
             page_cap: 100,
             time_zone: "Etc/UTC".to_owned(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::faults::Fault;
 use super::rows::{keep_fields, requested_fields, select};
 use super::version2;
-use super::world::{World, status_of};
+use super::world::{World, link_types, status_of};
 use super::writes::{self, FIELD_END, PRIORITIES, Refusal};
 use crate::time::{self, MINUTE_MS};
 use crate::wire::{Request, Response};
@@ -125,7 +125,7 @@ fn serve(world: &mut World, request: &Request, path: &[&str], fault: Option<&Fau
             "values": writes::all_of(PRIORITIES, "name")}),
         )),
         ("GET", ["issuetype"]) => Ok((200, world.types.clone().into())),
-        ("GET", ["issueLinkType"]) => Ok((200, json!({"issueLinkTypes": writes::link_types()}))),
+        ("GET", ["issueLinkType"]) => Ok((200, json!({"issueLinkTypes": link_types()}))),
         ("GET", ["users", "search"]) => {
             let start = request.number("startAt", 0);
             let most = request.number("maxResults", 50).min(1000);

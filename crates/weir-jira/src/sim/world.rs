@@ -1,6 +1,8 @@
 //! The state of the simulator: users, projects, and issues. Each issue also has the older versions
 //! that a lagging index may show.
 
+mod varied;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -156,6 +158,9 @@ impl World {
     pub(super) fn new(options: SimOptions, zone: TimeZone) -> Self {
         let mut world = Self::empty(options, zone);
         world.generate();
+        if world.options.varied {
+            world.vary();
+        }
         world
     }
 
@@ -685,4 +690,15 @@ pub(super) fn type_of(name: &str) -> Value {
 pub(super) fn document(text: &str) -> Value {
     json!({"type": "doc", "version": 1, "content": [
         {"type": "paragraph", "content": [{"type": "text", "text": text}]}]})
+}
+
+/// The types of links.
+pub(super) fn link_types() -> Vec<Value> {
+    let all = [
+        ("10000", "Blocks", "is blocked by", "blocks"),
+        ("10001", "Cloners", "is cloned by", "clones"),
+        ("10002", "Relates", "relates to", "relates to"),
+    ];
+    let one = |(id, name, inward, outward)| json!({"id": id, "name": name, "inward": inward, "outward": outward});
+    all.into_iter().map(one).collect()
 }

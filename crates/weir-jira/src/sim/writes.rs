@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use super::world::{World, status_of};
+use super::world::{World, link_types, status_of};
 use crate::time;
 
 /// Why a request is rejected: status and message. A message about a field starts with its id and
@@ -413,17 +413,6 @@ pub(super) fn transition(world: &mut World, id: u64, body: &Value) -> Result<(),
         world.set(id, &name, value);
     }
     Ok(())
-}
-
-/// The types of links.
-pub(super) fn link_types() -> Vec<Value> {
-    let all = [
-        ("10000", "Blocks", "is blocked by", "blocks"),
-        ("10001", "Cloners", "is cloned by", "clones"),
-        ("10002", "Relates", "relates to", "relates to"),
-    ];
-    let one = |(id, name, inward, outward)| json!({"id": id, "name": name, "inward": inward, "outward": outward});
-    all.into_iter().map(one).collect()
 }
 
 /// Links two issues if they are not linked yet.

@@ -17,6 +17,6 @@ mod pull;
 mod push;
 mod push_faults;
 mod random_pull;
-mod stored;
+mod sim_data;
 mod world;
 mod zones;

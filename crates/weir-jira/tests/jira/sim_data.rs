@@ -1,4 +1,4 @@
-//! The state of the simulator in topics of a store.
+//! The data of the simulator: its storage in topics, and its forms.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use weir_jira::client::Client;
 use weir_jira::replica::VALUE_BYTES_MAX;
 use weir_jira::sim::{SimOptions, Simulator};
 
-use crate::world::small;
+use crate::world::{World, small};
 
 fn open(folder: &tempfile::TempDir) -> Weir {
     let mut options = OpenOptions {
@@ -75,4 +75,33 @@ fn the_state_outlives_the_simulator() {
     let stored = topic.get(second["id"].as_str().unwrap()).unwrap().unwrap();
     let issue: Value = serde_json::from_slice(stored.value()).unwrap();
     assert_eq!(issue["key"], second["key"]);
+}
+
+#[test]
+fn varied_data_is_pulled_completely() {
+    let world = World::new(SimOptions {
+        varied: true,
+        issues: 600,
+        page_cap: 100,
+        ..small()
+    });
+    world.pull();
+    world.converged();
+    let site = world.site();
+    let count = |test: &dyn Fn(&Value) -> bool| site.values().filter(|issue| test(issue)).count();
+    assert!(count(&|issue| issue["fields"]["parent"].is_object()) > 5);
+    assert!(count(&|issue| issue["fields"]["issuelinks"][0].is_object()) > 5);
+    let long = |issue: &Value| issue["fields"]["description"].to_string().len() > 700;
+    assert!(count(&long) > 5);
+    let nested =
+        |issue: &Value| issue["fields"]["description"]["content"][0]["type"] == "bulletList";
+    assert!(count(&nested) > 0);
+    // A moved issue is found by its old key.
+    let keys = world.keys();
+    let moved = (1..600)
+        .map(|number| format!("AA-{number}"))
+        .find(|key| !keys.contains(key))
+        .unwrap();
+    let issue: Value = world.client.get(&format!("issue/{moved}")).unwrap();
+    assert!(issue["key"].as_str().unwrap().starts_with("BB-"));
 }
