@@ -438,7 +438,7 @@ impl Members {
         let silent = voters.iter().filter(|node| !answers(&metrics, **node));
         let silent: Vec<_> = silent.map(u64::to_string).collect();
         Err(ChangeError::Retry(format!(
-            "without a majority of the voters that stay, the cluster would accept no writes; these \
+            "without a majority of the remaining voters, the cluster would accept no writes; these \
              voters do not answer: {}; start or remove them first",
             silent.join(", ")
         )))
@@ -463,8 +463,9 @@ impl Members {
         }
         let metrics = self.raft.metrics().borrow_watched().clone();
         if !answers(&metrics) {
-            let text =
-                format!("node {node} does not answer, or its disk is full; the leader stays");
+            let text = format!(
+                "node {node} does not answer, or its disk is full; the leadership was not transferred"
+            );
             return Err(ChangeError::Retry(text));
         }
         has_caught_up(&metrics, node)

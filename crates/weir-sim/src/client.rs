@@ -163,7 +163,7 @@ impl Client {
                         Ok(Some(commit.clone()))
                     }
                     Outcome::Refused { code, expected } => Err(Violation::new(
-                        "I6: a session takes its next nonce",
+                        "I6: a session accepts its next nonce",
                         format!(
                             "client {} sent {}: {code:?}, {expected}",
                             self.id, intention.nonce
