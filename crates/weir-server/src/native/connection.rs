@@ -386,7 +386,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match (self.state.phase(), &packet.message) {
             (_, Message::Empty) => return PacketResult::Processed,
-            (State::Fresh, Message::Hello(hello)) => {
+            (State::AwaitingHello, Message::Hello(hello)) => {
                 return match self.hello(hello).await {
                     Ok(()) => {
                         if let Some(slot) = &self.slot {
@@ -397,7 +397,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Err(refused) => PacketResult::Refused(refused.fatal()),
                 };
             }
-            (State::Fresh, _) => return unexpected("the first request must be HELLO"),
+            (State::AwaitingHello, _) => return unexpected("the first request must be HELLO"),
             (_, Message::Hello(_)) => return unexpected("HELLO must occur only once"),
             _ => {}
         }
@@ -638,7 +638,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.last_sent + self.port.shared.config.write_timeout;
         }
         match self.state.phase() {
-            State::Fresh => self.started + HELLO_TIME,
+            State::AwaitingHello => self.started + HELLO_TIME,
             // The connection waits for the store, not for the client.
             _ if !self.answers.is_empty() || !self.claims.is_empty() => {
                 self.last_received.max(self.last_sent) + long
