@@ -210,7 +210,7 @@ fn check(caller: &Caller, args: &JiraSimArgs, url: &str) -> anyhow::Result<ExitC
 }
 
 /// Creates a certificate for this machine, and writes it to a file.
-fn identity(file: &Path) -> anyhow::Result<TlsIdentity> {
+pub(crate) fn identity(file: &Path) -> anyhow::Result<TlsIdentity> {
     let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
     let new = rcgen::generate_simple_self_signed(names)?;
     let what = || format!("cannot write the certificate to {}", file.display());

@@ -1,5 +1,6 @@
 //! `weir notes-sim`: a server of notes, used to measure HTTP clients.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use weir::ErrorCode;
 use weir_jira::notes::{NOTES_PORT, NotesOptions, NotesServer};
 
 use crate::caller::Caller;
+use crate::jira_sim::identity;
 use crate::report::{Failure, note};
 
 #[derive(Debug, Args)]
@@ -35,6 +37,9 @@ pub(crate) struct NotesSimArgs {
     /// Close each connection after one response
     #[arg(long)]
     no_keep_alive: bool,
+    /// Answer over TLS, with a new certificate for 127.0.0.1 and localhost, which is written to FILE
+    #[arg(long, value_name = "FILE")]
+    tls: Option<PathBuf>,
     /// Listen, then end at once
     #[arg(long)]
     check: bool,
@@ -48,6 +53,7 @@ pub(crate) fn run(caller: &Caller, args: &NotesSimArgs) -> anyhow::Result<ExitCo
         connect_latency: Duration::from_millis(args.connect_latency),
         think: Duration::from_millis(args.think),
         keep_alive: !args.no_keep_alive,
+        tls: args.tls.as_deref().map(identity).transpose()?,
     };
     let server = NotesServer::start(&options).map_err(|error| {
         let ports = format!("cannot listen at port {} and the next one", args.port);

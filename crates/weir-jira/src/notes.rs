@@ -4,7 +4,6 @@
 //! simulate a remote server.
 
 use std::io;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use crate::error::{JiraError, Result};
+use crate::sim::TlsIdentity;
 use crate::wire::{self, Delivery, Listener, Request, Response, Stream};
 
 /// The default port of `weir notes-sim`.
@@ -36,6 +36,8 @@ pub struct NotesOptions {
     pub think: Duration,
     /// Whether a connection accepts more than one request; default yes.
     pub keep_alive: bool,
+    /// The identity of a server with TLS; default none: without TLS.
+    pub tls: Option<TlsIdentity>,
 }
 
 impl Default for NotesOptions {
@@ -46,6 +48,7 @@ impl Default for NotesOptions {
             connect_latency: Duration::from_millis(100),
             think: Duration::from_millis(300),
             keep_alive: true,
+            tls: None,
         }
     }
 }
@@ -55,40 +58,50 @@ impl Default for NotesOptions {
 pub struct NotesServer {
     fast: Listener,
     slow: Listener,
+    has_tls: bool,
 }
 
 impl NotesServer {
     /// Starts to listen on two ports.
     ///
     /// # Errors
-    /// If one of the ports is in use.
+    /// One of the ports is in use, or the certificate cannot be used.
     pub fn start(options: &NotesOptions) -> io::Result<Self> {
+        let tls = options.tls.clone().map(TlsIdentity::config).transpose()?;
+        let has_tls = tls.is_some();
+        let slow_tls = tls.clone();
         let count = options.notes.min(NOTES_MAX);
         let notes: Vec<String> = (0..count).map(|id| format!("note {id}")).collect();
         let notes = Arc::new(Mutex::new(notes));
         let keep_alive = options.keep_alive;
         let own = Arc::clone(&notes);
-        let fast = Listener::start(options.port, "notes-sim", move |stream, ends| {
+        let fast = Listener::start(options.port, "notes-sim", move |socket, ends| {
+            let stream = Stream::new(socket, tls.as_ref())?;
             handle_connection(stream, &own, ends, Duration::ZERO, keep_alive)
         })?;
         let (connect, think) = (options.connect_latency, options.think);
         let port = options.port.checked_add(1).unwrap_or(0);
         let port = if options.port == 0 { 0 } else { port };
-        let slow = Listener::start(port, "notes-sim-slow", move |stream, ends| {
+        let slow = Listener::start(port, "notes-sim-slow", move |socket, ends| {
             std::thread::sleep(connect);
+            let stream = Stream::new(socket, slow_tls.as_ref())?;
             handle_connection(stream, &notes, ends, think, keep_alive)
         })?;
-        Ok(Self { fast, slow })
+        Ok(Self {
+            fast,
+            slow,
+            has_tls,
+        })
     }
 
-    /// The URL of the fast listener, `http://127.0.0.1:PORT`.
+    /// The URL of the fast listener, `http://127.0.0.1:PORT`; `https` with TLS.
     pub fn url(&self) -> String {
-        self.fast.url(false)
+        self.fast.url(self.has_tls)
     }
 
-    /// The URL of the slow listener, `http://127.0.0.1:PORT`.
+    /// The URL of the slow listener, `http://127.0.0.1:PORT`; `https` with TLS.
     pub fn slow_url(&self) -> String {
-        self.slow.url(false)
+        self.slow.url(self.has_tls)
     }
 
     /// Blocks for as long as the server runs; it does not end by itself.
@@ -98,13 +111,12 @@ impl NotesServer {
 }
 
 fn handle_connection(
-    socket: TcpStream,
+    mut stream: Stream,
     notes: &Mutex<Vec<String>>,
     ends: &AtomicBool,
     think: Duration,
     keep_alive: bool,
 ) -> io::Result<()> {
-    let mut stream = Stream::new(socket, None)?;
     let mut kept = Vec::new();
     while let Some(request) = wire::read(&mut stream, &mut kept)? {
         if ends.load(Ordering::SeqCst) {

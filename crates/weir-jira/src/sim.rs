@@ -109,13 +109,16 @@ impl fmt::Debug for TlsIdentity {
 }
 
 impl TlsIdentity {
-    fn config(self) -> Result<Arc<ServerConfig>, rustls::Error> {
+    pub(crate) fn config(self) -> io::Result<Arc<ServerConfig>> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = PrivatePkcs8KeyDer::from(self.key);
         let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
+            .with_safe_default_protocol_versions()
+            .map_err(invalid)?
             .with_no_client_auth()
-            .with_single_cert(vec![self.certificate.into()], key.into())?;
+            .with_single_cert(vec![self.certificate.into()], key.into())
+            .map_err(invalid)?;
         Ok(Arc::new(config))
     }
 }
@@ -238,8 +241,7 @@ impl Simulator {
     /// The port is in use, the time zone is unknown, or the certificate or the store cannot be used.
     pub fn start(options: SimOptions) -> io::Result<Self> {
         let port = options.port;
-        let tls = options.tls.clone().map(TlsIdentity::config).transpose();
-        let tls = tls.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let tls = options.tls.clone().map(TlsIdentity::config).transpose()?;
         let has_tls = tls.is_some();
         let zone = time::zone(&options.time_zone).ok_or_else(|| {
             let text = format!("{} is no time zone", options.time_zone);

@@ -16,14 +16,18 @@ struct Site {
 }
 
 impl Site {
+    fn new(place: &Place, options: &[&str]) -> Self {
+        Self::start(place, "jira-sim", options)
+    }
+
     #[allow(
         clippy::zombie_processes,
         reason = "dropping this waits for the process"
     )]
-    fn new(place: &Place, options: &[&str]) -> Self {
+    fn start(place: &Place, simulator: &str, options: &[&str]) -> Self {
         let mut child = place
             .weir()
-            .args(["jira-sim", "--port", "0"])
+            .args([simulator, "--port", "0"])
             .args(options)
             .stderr(Stdio::piped())
             .spawn()
@@ -31,7 +35,7 @@ impl Site {
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = stderr.next().expect("the simulator starts").unwrap();
         let (_, url) = line.split_once(" at ").unwrap();
-        let url = url.trim().to_owned();
+        let url = url.split(',').next().unwrap_or(url).trim().to_owned();
         Self { child, url }
     }
 }
@@ -213,6 +217,19 @@ fn a_site_with_tls_needs_a_trusted_certificate() {
     shell(&place, &format!("SSL_CERT_FILE=site.pem {login}")).ok();
     shell(&place, "SSL_CERT_FILE=site.pem weir jira pull").ok();
     assert_eq!(place.run("jira list -o jsonl").ok().lines().len(), 5);
+}
+
+/// A client that trusts the certificate of the server of notes reaches it; it is no Jira.
+#[test]
+fn the_server_of_notes_answers_over_tls() {
+    let place = Place::new();
+    let notes = Site::start(&place, "notes-sim", &["--tls", "notes.pem"]);
+    assert!(notes.url.starts_with("https://127.0.0.1:"), "{}", notes.url);
+    let login = format!("weir jira login {}", notes.url);
+    let refused = shell(&place, &login);
+    assert!(refused.err.contains("certificate"), "{}", refused.err);
+    let reached = shell(&place, &format!("SSL_CERT_FILE=notes.pem {login}"));
+    assert!(reached.err.contains("HTTP 404"), "{}", reached.err);
 }
 
 /// A query outside of the subset is rejected with the position of the error.
