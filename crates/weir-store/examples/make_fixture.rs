@@ -7,7 +7,7 @@
 //! printed digests belong in the test.
 #![allow(
     clippy::print_stdout,
-    reason = "an example talks to the person who runs it"
+    reason = "the output of the example is for the person who runs it"
 )]
 
 use std::error::Error;
@@ -21,7 +21,7 @@ use weir_store::{OpenOptions, Store};
 const SEGMENT_BYTES: u64 = 16 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let target = std::env::args().nth(1).ok_or("give a directory")?;
+    let target = std::env::args().nth(1).ok_or("the argument DIR is missing")?;
     for (name, purged) in [("whole", false), ("purged", true)] {
         let directory = Path::new(&target).join(name);
         let options = OpenOptions {

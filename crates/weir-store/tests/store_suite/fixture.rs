@@ -153,11 +153,11 @@ fn check(name: &str, digest: u64, purged: bool) {
 }
 
 #[test]
-fn format_1_with_its_whole_log_opens_with_what_it_held() {
+fn format_1_with_a_complete_log_opens_with_its_content() {
     check("whole", WHOLE, false);
 }
 
 #[test]
-fn format_1_with_a_purged_log_opens_with_what_it_held() {
+fn format_1_with_a_purged_log_opens_with_its_content() {
     check("purged", PURGED, true);
 }
