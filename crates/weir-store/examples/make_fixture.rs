@@ -21,7 +21,9 @@ use weir_store::{OpenOptions, Store};
 const SEGMENT_BYTES: u64 = 16 << 10;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let target = std::env::args().nth(1).ok_or("the argument DIR is missing")?;
+    let target = std::env::args()
+        .nth(1)
+        .ok_or("the argument DIR is missing")?;
     for (name, purged) in [("whole", false), ("purged", true)] {
         let directory = Path::new(&target).join(name);
         let options = OpenOptions {
