@@ -107,7 +107,7 @@ pub fn profile() -> String {
 }
 
 /// The built-in contenders, each with a description.
-pub const BUILT_IN: [(&str, &str); 56] = [
+pub const BUILT_IN: [(&str, &str); 57] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -212,7 +212,7 @@ pub const BUILT_IN: [(&str, &str); 56] = [
     ),
     (
         "floor-cluster",
-        "batches written and synced in three places, two of them over a connection",
+        "batches written to three files and synced, two of them over a connection",
     ),
     (
         "weir-put",

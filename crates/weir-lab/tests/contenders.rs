@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use weir_lab::verify::server::{Patience, Running};
+use weir_lab::verify::server::{Running, SilenceLimit};
 use weir_lab::verify::stall::{COLUMNS, Outcome};
 use weir_lab::verify::vector::Vector;
 use weir_lab::verify::{faults, pieces, vector};
@@ -29,7 +29,7 @@ mod bench;
 /// Set for the process that is our server.
 const SERVES: &str = "WEIR_TEST_CONTENDER";
 /// Longest silence of a server that is expected to answer.
-const PATIENCE: Patience = Patience::Seconds(60);
+const SILENCE_LIMIT: SilenceLimit = SilenceLimit::Seconds(60);
 
 fn peers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/peers")
@@ -114,11 +114,11 @@ fn c_epoll(dir: &TempDir, flags: &[&str]) -> Vec<String> {
 
 /// The checks that a correct contender must pass.
 fn passes(name: &str, words: &[String], vectors: &[Vector]) {
-    let mut server = Running::start(name, words, PATIENCE).unwrap();
+    let mut server = Running::start(name, words, SILENCE_LIMIT).unwrap();
     let count = pieces::check(&mut server, vectors).unwrap_or_else(|error| panic!("{error}"));
     assert!(count > 5_900, "{count}");
     for (column, check) in COLUMNS {
-        let mut server = Running::start(name, words, PATIENCE).unwrap();
+        let mut server = Running::start(name, words, SILENCE_LIMIT).unwrap();
         assert_eq!(
             check(&mut server).unwrap(),
             Outcome::Good,

@@ -36,7 +36,7 @@ pub enum Floor {
     Write,
     /// Write and sync.
     WriteSync,
-    /// Write and sync in three places.
+    /// Write and sync three files, two of them over a connection.
     Cluster,
 }
 

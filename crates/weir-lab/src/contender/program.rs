@@ -50,13 +50,16 @@ fn fresh(path: &Path, durability: Durability, code: &[u8]) -> Result<Weir, Conte
 /// Creates `topic` with the program `code` and its arguments; without a program if `code` is empty.
 pub fn create(weir: &Weir, topic: &str, code: &[u8], args: &[u8]) -> Result<(), ContenderError> {
     let topic = weir.topic(topic).map_err(failed)?;
-    let made = if code.is_empty() {
+    let created = if code.is_empty() {
         topic.create(&TopicOptions::default())
     } else {
         topic.create_program(&TopicOptions::default(), code, args)
     };
-    match made.map_err(failed)?.reason() {
+    match created.map_err(failed)?.reason() {
         None => Ok(()),
-        Some(code) => Err(failed(format!("the topic was not made: {}", code.name()))),
+        Some(code) => Err(failed(format!(
+            "the topic was not created: {}",
+            code.name()
+        ))),
     }
 }

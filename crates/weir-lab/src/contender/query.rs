@@ -2,7 +2,7 @@
 //! for one value in one item.
 //!
 //! A file has `items` JSON values of about 200 bytes, one in a line. Its numbers and the words of its
-//! notes are random. It is written when an input is loaded, and compressed if its name asks for it.
+//! notes are random. It is written when an input is loaded, and compressed if `form` is `gz` or `zst`.
 //!
 //! Invariant: every pass reads its whole input, except a search that ends with its value.
 
@@ -181,8 +181,8 @@ impl Series {
         Ok(())
     }
 
-    /// Reads the uncompressed bytes, and gives each chunk to `take`.
-    fn read(&self, take: &mut impl FnMut(&[u8])) -> io::Result<()> {
+    /// Reads the uncompressed bytes, and passes each chunk to `each`.
+    fn read(&self, each: &mut impl FnMut(&[u8])) -> io::Result<()> {
         let file = File::open(&self.path)?;
         let mut input: Box<dyn Read> = match self.form.as_str() {
             "gz" => Box::new(MultiGzDecoder::new(BufReader::new(file))),
@@ -195,7 +195,7 @@ impl Series {
             if bytes == 0 {
                 return Ok(());
             }
-            take(chunk.get(..bytes).unwrap_or_default());
+            each(chunk.get(..bytes).unwrap_or_default());
         }
     }
 }

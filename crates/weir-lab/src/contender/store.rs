@@ -216,12 +216,12 @@ fn produce(
         if waiting.len() == load.window
             && let Some(oldest) = waiting.pop_front()
         {
-            settle(oldest)?;
+            await_valid(oldest)?;
         }
         waiting.push_back(call(weir, payload, next..until, &keys)?);
         next = until;
     }
-    waiting.into_iter().try_for_each(settle)
+    waiting.into_iter().try_for_each(await_valid)
 }
 
 /// Sends the messages of one call.
@@ -244,7 +244,7 @@ fn call(
 }
 
 /// Waits for an answer. Any verdict other than VALID is an error here.
-fn settle(proposal: Proposal) -> Result<(), ContenderError> {
+fn await_valid(proposal: Proposal) -> Result<(), ContenderError> {
     let outcomes = proposal.wait().map_err(failed)?;
     let valid = outcomes.runs().iter().all(|run| {
         run.outcome

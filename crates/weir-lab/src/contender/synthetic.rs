@@ -12,15 +12,15 @@ use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
 use crate::rng::SplitMix64;
 
-/// Returns made-up times.
+/// Returns invented times.
 #[derive(Debug)]
 pub struct Synthetic {
-    inputs: BTreeMap<usize, Made>,
+    inputs: BTreeMap<usize, Input>,
     content: u64,
 }
 
 #[derive(Debug)]
-struct Made {
+struct Input {
     ns: f64,
     noise: f64,
     rng: SplitMix64,
@@ -40,12 +40,12 @@ impl Contender for Synthetic {
     fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
         let seed: u64 = parameter(fields, "seed")?;
         let block: u64 = parameter(fields, "block").unwrap_or(0);
-        let made = Made {
+        let input_state = Input {
             ns: parameter(fields, "ns")?,
             noise: parameter(fields, "noise").unwrap_or(0.0),
             rng: SplitMix64::new(seed.wrapping_mul(1_000_003).wrapping_add(block)),
         };
-        self.inputs.insert(input, made);
+        self.inputs.insert(input, input_state);
         Ok(())
     }
 
@@ -61,14 +61,14 @@ impl Contender for Synthetic {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss
-    )] // made-up nanoseconds, positive and far below 2^53
+    )] // invented nanoseconds, positive and far below 2^53
     fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
-        let made = self
+        let input_state = self
             .inputs
             .get_mut(&input)
             .ok_or(ContenderError::NotLoaded(input))?;
-        let factor = 1.0 + made.noise * (2.0 * made.rng.unit() - 1.0);
-        let ns = (made.ns * factor * iterations as f64) as u64;
+        let factor = 1.0 + input_state.noise * (2.0 * input_state.rng.unit() - 1.0);
+        let ns = (input_state.ns * factor * iterations as f64) as u64;
         Ok(Timed {
             wall_ns: ns,
             cpu_ns: ns,

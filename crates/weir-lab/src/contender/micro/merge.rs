@@ -19,7 +19,7 @@ fn refused(error: impl std::fmt::Display) -> ContenderError {
     ContenderError::Refused(error.to_string())
 }
 
-/// The pages of all sources, and in each page the key and the place of each item.
+/// The pages of all sources, and in each page the key and the range of each item.
 struct Pages {
     pages: Vec<Vec<u8>>,
     items: Vec<Vec<(u64, std::ops::Range<usize>)>>,
@@ -37,7 +37,7 @@ impl Pages {
         }
         let (mut pages, mut items) = (Vec::new(), Vec::new());
         for source in 0..sources {
-            let (mut page, mut places) = (b"[".to_vec(), Vec::new());
+            let (mut page, mut ranges) = (b"[".to_vec(), Vec::new());
             for item in 0..total / sources {
                 let key = (item / run * sources + source) * run + item % run;
                 if item > 0 {
@@ -45,11 +45,11 @@ impl Pages {
                 }
                 let from = page.len();
                 page.extend_from_slice(format!("{{\"o\":{key}}}").as_bytes());
-                places.push((key, from..page.len()));
+                ranges.push((key, from..page.len()));
             }
             page.push(b']');
             pages.push(page);
-            items.push(places);
+            items.push(ranges);
         }
         Ok(Pages { pages, items })
     }
@@ -87,7 +87,7 @@ impl Merge {
                         }
                     }
                     Step::Done => return Ok(()),
-                    Step::Need(_) => return Err(refused("the engine wants another page")),
+                    Step::Need(_) => return Err(refused("the engine needs another page")),
                 }
             }
         })
@@ -128,7 +128,7 @@ pub fn merged(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError
     }))
 }
 
-/// A binary heap of ready keys.
+/// A binary heap of parsed keys.
 struct Heap(Pages);
 
 impl Heap {
@@ -142,8 +142,8 @@ impl Heap {
             .filter_map(|source| entry(source, 0))
             .collect();
         while let Some(Reverse((_, source, at))) = heap.pop() {
-            let place = items.get(source).and_then(|items| items.get(at));
-            let item = place.and_then(|(_, place)| pages.get(source)?.get(place.clone()));
+            let range = items.get(source).and_then(|items| items.get(at));
+            let item = range.and_then(|(_, range)| pages.get(source)?.get(range.clone()));
             each(item.unwrap_or_default());
             heap.extend(entry(source, at + 1));
         }
@@ -164,7 +164,7 @@ impl Work for Heap {
     }
 }
 
-/// Merges ready keys by a heap.
+/// Merges parsed keys by a heap.
 pub fn heaped(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> {
     Ok(Box::new(Heap(Pages::read(fields)?)))
 }

@@ -169,8 +169,9 @@ impl Work for InStore {
             Op::Put => self.put(1, timer),
             Op::PutMany => self.put(MANY, timer),
             Op::Get => {
-                let places = self.numbers.iter().filter_map(|n| usize::try_from(*n).ok());
-                let keys: Vec<&Vec<u8>> = places.filter_map(|place| self.keys.get(place)).collect();
+                let indexes = self.numbers.iter().filter_map(|n| usize::try_from(*n).ok());
+                let keys: Vec<&Vec<u8>> =
+                    indexes.filter_map(|index| self.keys.get(index)).collect();
                 timer.time(|| {
                     sum_of(&keys, |key| {
                         let found = self.topic.get(key).map_err(failed)?;

@@ -18,8 +18,8 @@ use crate::protocol::{Answer, Fields, Timed};
 #[derive(Debug, Default)]
 pub struct Deploy {
     inputs: BTreeMap<usize, (String, usize, PathBuf)>,
-    /// Number of modules so far, because a module that was compiled once is not compiled again.
-    made: usize,
+    /// Number of deployed modules, because a module that was compiled once is not compiled again.
+    deployed: usize,
 }
 
 /// `code` with a custom section that holds `number`.
@@ -46,11 +46,11 @@ impl Deploy {
         let watch = Stopwatch::start();
         for number in 0..topics {
             let topic = format!("t{number}");
-            let code = distinct(code, self.made + number);
+            let code = distinct(code, self.deployed + number);
             create(&weir, &topic, &code, arguments(program))?;
         }
         let (wall_ns, cpu_ns) = watch.stop();
-        self.made += topics;
+        self.deployed += topics;
         let resident = status("VmRSS").saturating_sub(before);
         let kib = topics as f64 * code.len() as f64 / 1024.0;
         weir.close().map_err(failed)?;

@@ -17,8 +17,8 @@ use crate::contender::{Contender, ContenderError, optional, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
 /// Topics of the hostile module and of its neighbour.
-const BAD: &str = "bad";
-const GOOD: &str = "good";
+const HOSTILE_TOPIC: &str = "bad";
+const NEIGHBOUR_TOPIC: &str = "good";
 
 /// The parts of a hostile module except its memory.
 #[derive(Default)]
@@ -246,15 +246,15 @@ impl Input {
     }
 
     /// Sends one hostile intention, and returns its duration.
-    fn attack(&self, weir: &Weir, code: &[u8]) -> Result<u64, ContenderError> {
+    fn send_hostile(&self, weir: &Weir, code: &[u8]) -> Result<u64, ContenderError> {
         if self.is_bomb() {
             let number = self.bombs.fetch_add(1, Ordering::Relaxed);
             let start = wall_ns();
             let code = distinct(code, number);
-            create(weir, &format!("{BAD}{number}"), &code, &[])?;
+            create(weir, &format!("{HOSTILE_TOPIC}{number}"), &code, &[])?;
             return Ok(wall_ns() - start);
         }
-        match put(weir, BAD)? {
+        match put(weir, HOSTILE_TOPIC)? {
             (true, _) => Err(failed("a hostile call was VALID")),
             (false, took) => Ok(took),
         }
@@ -263,10 +263,10 @@ impl Input {
     fn store(&self) -> Result<Weir, ContenderError> {
         remove(&self.path)?;
         let weir = Weir::open_with(&self.path, &options(self.durability)).map_err(failed)?;
-        create(&weir, GOOD, &[], &[])?;
+        create(&weir, NEIGHBOUR_TOPIC, &[], &[])?;
         if self.kind != "none" && !self.is_bomb() {
             let (code, args) = hostile(&self.kind)?;
-            create(&weir, BAD, &code, args.as_bytes())?;
+            create(&weir, HOSTILE_TOPIC, &code, args.as_bytes())?;
         }
         Ok(weir)
     }
@@ -276,10 +276,10 @@ impl Input {
         let weir = self.store()?;
         let cpu = process_cpu_ns();
         let mut times = if let Some(neighbour) = self.neighbour {
-            self.beside(&weir, neighbour, messages)?
+            self.with_neighbour(&weir, neighbour, messages)?
         } else {
             let (code, _) = hostile(&self.kind)?;
-            let times = (0..messages).map(|_| self.attack(&weir, &code));
+            let times = (0..messages).map(|_| self.send_hostile(&weir, &code));
             times.collect::<Result<_, _>>()?
         };
         let cpu_ns = process_cpu_ns() - cpu;
@@ -300,7 +300,7 @@ impl Input {
     }
 
     /// Durations of the operations of the neighbour while the hostile topic is kept busy.
-    fn beside(
+    fn with_neighbour(
         &self,
         weir: &Weir,
         neighbour: Neighbour,
@@ -315,23 +315,24 @@ impl Input {
         // The neighbour begins when every writer has received an answer.
         let busy = Barrier::new(writers + 1);
         std::thread::scope(|scope| {
-            let attack = || {
-                let first = self.attack(weir, &code);
+            let write_hostile = || {
+                let first = self.send_hostile(weir, &code);
                 busy.wait();
                 first?;
                 while !done.load(Ordering::Relaxed) {
-                    self.attack(weir, &code)?;
+                    self.send_hostile(weir, &code)?;
                 }
                 Ok::<(), ContenderError>(())
             };
-            let attackers: Vec<_> = (0..writers).map(|_| scope.spawn(attack)).collect();
+            let hostile_writers: Vec<_> =
+                (0..writers).map(|_| scope.spawn(write_hostile)).collect();
             busy.wait();
-            let times = calm(weir, neighbour, messages);
+            let times = neighbour_times(weir, neighbour, messages);
             done.store(true, Ordering::Relaxed);
-            for attacker in attackers {
-                attacker
+            for writer in hostile_writers {
+                writer
                     .join()
-                    .map_err(|_| failed("an attacker panicked"))??;
+                    .map_err(|_| failed("a hostile writer panicked"))??;
             }
             times
         })
@@ -339,13 +340,17 @@ impl Input {
 }
 
 /// Durations of `messages` operations of one neighbour.
-fn calm(weir: &Weir, neighbour: Neighbour, messages: u64) -> Result<Vec<u64>, ContenderError> {
-    let good = weir.topic(GOOD).map_err(failed)?;
+fn neighbour_times(
+    weir: &Weir,
+    neighbour: Neighbour,
+    messages: u64,
+) -> Result<Vec<u64>, ContenderError> {
+    let good = weir.topic(NEIGHBOUR_TOPIC).map_err(failed)?;
     good.put("k", [7; 100]).map_err(failed)?;
     let mut listener = good.listener(ReadFrom::Start).map_err(failed)?;
     while listener.next_page().map_err(failed)?.is_some() {}
     let mut once = || match neighbour {
-        Neighbour::Put => match put(weir, GOOD)? {
+        Neighbour::Put => match put(weir, NEIGHBOUR_TOPIC)? {
             (true, took) => Ok(took),
             (false, _) => Err(failed("the neighbour's put was not VALID")),
         },
@@ -353,12 +358,12 @@ fn calm(weir: &Weir, neighbour: Neighbour, messages: u64) -> Result<Vec<u64>, Co
             let start = wall_ns();
             match good.get("k").map_err(failed)? {
                 Some(_) => Ok(wall_ns() - start),
-                None => Err(failed("the neighbour's key is gone")),
+                None => Err(failed("the key of the neighbour is missing")),
             }
         }
         Neighbour::Listen => {
             let start = wall_ns();
-            put(weir, GOOD)?;
+            put(weir, NEIGHBOUR_TOPIC)?;
             delivered(&mut listener)?;
             Ok(wall_ns() - start)
         }

@@ -182,18 +182,18 @@ fn put(weir: &Weir, puts: &Puts, batch: usize, window: usize) -> Result<u64, Con
         if waiting.len() == window
             && let Some(oldest) = waiting.pop_front()
         {
-            fuel += settle(oldest)?;
+            fuel += await_valid(oldest)?;
         }
         waiting.push_back(weir.propose(&call).map_err(failed)?);
     }
     for proposal in waiting {
-        fuel += settle(proposal)?;
+        fuel += await_valid(proposal)?;
     }
     Ok(fuel)
 }
 
 /// Waits for an answer. Any verdict other than VALID is an error here.
-fn settle(proposal: Proposal) -> Result<u64, ContenderError> {
+fn await_valid(proposal: Proposal) -> Result<u64, ContenderError> {
     let outcomes = proposal.wait().map_err(failed)?;
     let mut fuel = 0;
     for outcome in outcomes.iter() {

@@ -166,7 +166,7 @@ fn read_all(listeners: &mut [Listener], messages: u64) -> Result<Vec<u64>, Conte
     while open > 0 {
         let (ready, _) = epoll::wait(&poll, &mut events, Some(&silence)).map_err(failed)?;
         if ready.is_empty() {
-            return Err(failed(format!("{open} listeners do not get on")));
+            return Err(failed(format!("{open} listeners receive nothing")));
         }
         for event in ready {
             let number = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);

@@ -28,10 +28,10 @@ impl Listen {
         if let Some(weir) = weir {
             return Ok(weir.clone());
         }
-        let made = fresh(path, Durability::Memory)?;
-        put_all(&made, *load, no_key)?;
-        *weir = Some(made.clone());
-        Ok(made)
+        let new = fresh(path, Durability::Memory)?;
+        put_all(&new, *load, no_key)?;
+        *weir = Some(new.clone());
+        Ok(new)
     }
 }
 

@@ -27,7 +27,7 @@ struct Image {
     load: Load,
     fields: Fields,
     path: PathBuf,
-    made: bool,
+    exists: bool,
 }
 
 /// Duration and result of one open.
@@ -44,8 +44,8 @@ impl Image {
     }
 
     /// Creates the image once.
-    fn make(&mut self) -> Result<(), ContenderError> {
-        if self.made {
+    fn create(&mut self) -> Result<(), ContenderError> {
+        if self.exists {
             return Ok(());
         }
         let image = self.image();
@@ -62,14 +62,14 @@ impl Image {
             .status()
             .map_err(failed)?;
         if ended.code().is_some() {
-            return Err(failed("the child that makes the image ended by itself"));
+            return Err(failed("the child that creates the image did not abort"));
         }
-        self.made = true;
+        self.exists = true;
         Ok(())
     }
 
     fn open(&mut self) -> Result<Opened, ContenderError> {
-        self.make()?;
+        self.create()?;
         remove(&self.path)?;
         let file_bytes = copy(&self.image(), &self.path).map_err(failed)?;
         let watch = Stopwatch::start();
@@ -114,7 +114,7 @@ impl Contender for Open {
                 load,
                 fields: fields.clone(),
                 path,
-                made: false,
+                exists: false,
             },
         );
         Ok(())
