@@ -37,8 +37,8 @@ pub enum AdfError {
         /// The limit, in nodes.
         limit: usize,
     },
-    /// The document has more than [`DOCUMENT_BYTES_MAX`](crate::DOCUMENT_BYTES_MAX) bytes of JSON or
-    /// of text.
+    /// The document has more than [`DOCUMENT_BYTES_MAX`](crate::DOCUMENT_BYTES_MAX) bytes of JSON
+    /// or of text.
     #[error("the document has {bytes} bytes, more than {limit}")]
     TooLarge {
         /// Size of the document.

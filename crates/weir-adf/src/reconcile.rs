@@ -1,8 +1,8 @@
 //! Applies an edit of a text to the document that was converted to the text.
 //!
-//! There are three trees: the document, the nodes parsed from its text, and the nodes parsed from the
-//! edited text. The second and the third tree are compared. Equal nodes are taken from the document.
-//! A node that differs keeps the parts that the text does not show.
+//! There are three trees: the document, the nodes parsed from its text, and the nodes parsed from
+//! the edited text. The second and the third tree are compared. Equal nodes are taken from the
+//! document. A node that differs keeps the parts that the text does not show.
 
 use crate::node::{attr_str, content, is_plain_text, kind, marks, parent, referred};
 use crate::opaque::Table;

@@ -1,5 +1,5 @@
-//! Module functions without a wrapper, to measure the minimum cost that any module has for a call and
-//! for a string. For benchmarks only.
+//! Module functions without a wrapper, to measure the minimum cost that any module has for a call
+//! and for a string. For benchmarks only.
 #![allow(
     unsafe_code,
     reason = "the crate has no way to register functions that it does not wrap"
@@ -27,21 +27,22 @@ unsafe extern "C" fn nothing(
 /// A reference to nil that is valid in every call; null if Emacs has no such functions.
 fn nil(env: &Env) -> *mut c_void {
     let raw = env.raw();
-    // SAFETY: Emacs passed this pointer to the call that runs; it is valid on this thread until the call
-    // returns.
+    // SAFETY: Emacs passed this pointer to the call that runs; it is valid on this thread until the
+    // call returns.
     let functions = unsafe { ((*raw).intern, (*raw).make_global_ref) };
     let (Some(intern), Some(make_global_ref)) = functions else {
         return std::ptr::null_mut();
     };
-    // SAFETY: both functions belong to this very table and no exit is pending; the name ends with a NUL.
+    // SAFETY: both functions belong to this very table and no exit is pending; the name ends with a
+    // NUL.
     unsafe { make_global_ref(raw, intern(raw, c"nil".as_ptr())).cast() }
 }
 
 /// Returns a function without arguments that does nothing and returns nil.
 #[defun(name = "-bench-bare")]
 fn bare(env: &Env) -> Result<Value<'_>> {
-    // SAFETY: `nothing` touches neither the environment nor the arguments. Its value is a global reference
-    // that is never freed.
+    // SAFETY: `nothing` touches neither the environment nor the arguments. Its value is a global
+    // reference that is never freed.
     unsafe { env.make_function(nothing, 0..0, "Do nothing.", nil(env)) }
 }
 
@@ -53,8 +54,8 @@ unsafe extern "C" fn copy(
     data: *mut c_void,
 ) -> emacs_value {
     let mut length = BUFFER_BYTES.cast_signed();
-    // SAFETY: Emacs calls with a valid environment and one argument; `data` has `BUFFER_BYTES` bytes. A
-    // string that does not fit leaves an exit pending, which is allowed on return.
+    // SAFETY: Emacs calls with a valid environment and one argument; `data` has `BUFFER_BYTES`
+    // bytes. A string that does not fit leaves an exit pending, which is allowed on return.
     unsafe {
         let text = *arguments;
         if let Some(copy_string_contents) = (*env).copy_string_contents {
@@ -64,15 +65,16 @@ unsafe extern "C" fn copy(
     }
 }
 
-/// Returns a unibyte string of the first bytes of the buffer `data`; the only argument is their number.
+/// Returns a unibyte string of the first bytes of the buffer `data`; the only argument is their
+/// number.
 unsafe extern "C" fn make(
     env: *mut emacs_env,
     _: isize,
     arguments: *mut emacs_value,
     data: *mut c_void,
 ) -> emacs_value {
-    // SAFETY: as in `copy`. An argument that is not an integer leaves an exit pending, with which every
-    // function of the environment returns at once.
+    // SAFETY: as in `copy`. An argument that is not an integer leaves an exit pending, with which
+    // every function of the environment returns at once.
     unsafe {
         let functions = ((*env).extract_integer, (*env).make_unibyte_string);
         let (Some(extract_integer), Some(make_unibyte_string)) = functions else {

@@ -42,8 +42,8 @@ impl Failure {
         self.symbol == "quit"
     }
 
-    /// A failed open of the store in a directory. For damage, the text has the directory and the next
-    /// step.
+    /// A failed open of the store in a directory. For damage, the text has the directory and the
+    /// next step.
     pub(crate) fn open(directory: &Path, error: StoreError) -> Self {
         let is_damage = error.code() == ErrorCode::Damaged;
         let failure = Self::from(error);

@@ -121,8 +121,8 @@ fn get<'e>(env: &'e Env, store: &Handle, topic: Value<'e>, key: Value<'e>) -> Re
     })
 }
 
-/// Returns up to LIMIT pairs (KEY . VALUE) of TOPIC whose keys begin with PREFIX; or the number of an
-/// operation.
+/// Returns up to LIMIT pairs (KEY . VALUE) of TOPIC whose keys begin with PREFIX; or the number of
+/// an operation.
 #[defun(name = "-scan")]
 fn scan<'e>(
     env: &'e Env,
@@ -156,8 +156,8 @@ fn scan<'e>(
     })
 }
 
-/// Returns up to LIMIT records of TOPIC after offset AFTER, as [OFFSET TIME-MS KIND KEY VALUE]; or the
-/// number of an operation.
+/// Returns up to LIMIT records of TOPIC after offset AFTER, as [OFFSET TIME-MS KIND KEY VALUE]; or
+/// the number of an operation.
 #[defun(name = "-read")]
 fn read<'e>(
     env: &'e Env,
@@ -219,8 +219,8 @@ fn query(
     or_signal(env, started)
 }
 
-/// Creates TOPIC of STORE with the program in the WebAssembly FILE and its ARGUMENTS, or replaces the
-/// program of TOPIC. Returns the number of the operation.
+/// Creates TOPIC of STORE with the program in the WebAssembly FILE and its ARGUMENTS, or replaces
+/// the program of TOPIC. Returns the number of the operation.
 #[defun(name = "-deploy")]
 fn deploy(
     env: &Env,

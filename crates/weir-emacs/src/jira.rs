@@ -322,8 +322,8 @@ impl Shared {
         Ok(changed)
     }
 
-    /// Pulls the changes, then updates the rows in memory. After each page, calls `report_stored` with the
-    /// number of stored issues.
+    /// Pulls the changes, then updates the rows in memory. After each page, calls `report_stored`
+    /// with the number of stored issues.
     fn pull(
         &self,
         client: &Client,

@@ -1,6 +1,7 @@
 //! Checks whether the user has pressed C-g, at most once per millisecond.
 //!
-//! This is the only raw call of the module, because the `emacs` crate does not wrap `process_input`.
+//! This is the only raw call of the module, because the `emacs` crate does not wrap
+//! `process_input`.
 
 use std::time::{Duration, Instant};
 
@@ -44,14 +45,14 @@ pub(crate) fn pending(env: &Env) -> Result<()> {
 #[allow(unsafe_code, reason = "the crate does not wrap this function")]
 fn is_requested(env: &Env) -> bool {
     let raw = env.raw();
-    // SAFETY: Emacs passed this pointer to the call that runs; it is valid on this thread until the call
-    // returns, and `env` lives no longer than that call.
+    // SAFETY: Emacs passed this pointer to the call that runs; it is valid on this thread until the
+    // call returns, and `env` lives no longer than that call.
     let process_input = unsafe { (*raw).process_input };
     let Some(process_input) = process_input else {
         return false;
     };
-    // SAFETY: the function is from the table of `env`; no exit is pending, because every call of the
-    // crate turns a pending exit into an `Err`, which ends the loops that check.
+    // SAFETY: the function is from the table of `env`; no exit is pending, because every call of
+    // the crate turns a pending exit into an `Err`, which ends the loops that check.
     let answer = unsafe { process_input(raw) };
     answer == QUIT
 }

@@ -241,8 +241,8 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Sends a partial result; blocks while 256 results were not read by Lisp. Returns `false` if the
-    /// task was cancelled.
+    /// Sends a partial result; blocks while 256 results were not read by Lisp. Returns `false` if
+    /// the task was cancelled.
     pub(crate) fn send(&self, part: Answer) -> bool {
         let mut results = locked(&SHARED.results);
         while results.len() >= RESULTS_MAX && !self.cancel.is_requested() {

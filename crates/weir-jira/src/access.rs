@@ -51,7 +51,8 @@ pub struct Site {
     /// The interface of the site; default Cloud.
     #[serde(default)]
     pub deployment: Deployment,
-    /// Whether the token is a personal access token of Data Center, sent without an account; default no.
+    /// Whether the token is a personal access token of Data Center, sent without an account;
+    /// default no.
     #[serde(default)]
     pub bearer: bool,
     /// Date at which the token expires, `YYYY-MM-DD`; `None`: unknown.
@@ -302,7 +303,8 @@ impl Site {
     }
 }
 
-/// Requests the rights that commands need; at Data Center only the right to read. Sends one request.
+/// Requests the rights that commands need; at Data Center only the right to read. Sends one
+/// request.
 pub fn rights(client: &Client) -> Result<Vec<Right>> {
     let wanted = match client.deployment() {
         Deployment::Cloud => RIGHTS,

@@ -2,10 +2,11 @@
 //! request.
 //!
 //! Reads are retried after a broken connection, and after 429, 502, 503 and 504, but not after a
-//! timeout. A write is sent once; the caller decides about a retry. Writes are throttled: at most ten
-//! in a burst, then five per second.
+//! timeout. A write is sent once; the caller decides about a retry. Writes are throttled: at most
+//! ten in a burst, then five per second.
 //!
-//! Invariant: no error contains the token or the value of `Authorization`, even if the site echoes it.
+//! Invariant: no error contains the token or the value of `Authorization`, even if the site echoes
+//! it.
 
 use parking_lot::Mutex;
 use std::collections::hash_map::RandomState;
@@ -111,8 +112,8 @@ enum AttemptResult {
 }
 
 impl Client {
-    /// A client of Jira Cloud for requests to `api_url`. `login` is an e-mail address and a token, sent
-    /// with Basic authentication. With an empty address the token is sent as a bearer token.
+    /// A client of Jira Cloud for requests to `api_url`. `login` is an e-mail address and a token,
+    /// sent with Basic authentication. With an empty address the token is sent as a bearer token.
     ///
     /// # Errors
     /// `Settings` if the address has TLS, and the file that `SSL_CERT_FILE` names cannot be used.
@@ -424,8 +425,8 @@ fn without_query(path: &str) -> String {
     path[..end].to_owned()
 }
 
-/// Replaces the parts of an answer that are nested too deeply to parse: an object becomes [`CUT`], an
-/// array becomes an array of one [`CUT`]. Otherwise the whole answer would be lost.
+/// Replaces the parts of an answer that are nested too deeply to parse: an object becomes [`CUT`],
+/// an array becomes an array of one [`CUT`]. Otherwise the whole answer would be lost.
 fn pruned(answer: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(answer.len());
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);

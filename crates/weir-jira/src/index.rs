@@ -1,8 +1,8 @@
 //! All issues of a replica in memory, with an index of their words, for lists, searches and queries
 //! without disk reads.
 //!
-//! The index suits a long-lived process. [`Index::refresh`] reads only records that were added since the last
-//! refresh. A query returns the result of [`offline::select`].
+//! The index suits a long-lived process. [`Index::refresh`] reads only records that were added
+//! since the last refresh. A query returns the result of [`offline::select`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -353,8 +353,8 @@ impl Index {
         self.hashed_row(key).map(|(row, _)| row)
     }
 
-    /// The row of the issue with this key or id, and its hash: equal rows have equal hashes, also in
-    /// two indexes of this process.
+    /// The row of the issue with this key or id, and its hash: equal rows have equal hashes, also
+    /// in two indexes of this process.
     pub fn hashed_row(&self, key: &str) -> Option<(&Row, u64)> {
         let number = self.by_id.get(key);
         let number = number.or_else(|| self.by_key.get(&key.to_ascii_uppercase()))?;
@@ -571,7 +571,8 @@ fn strip(issue: &mut Value) {
     }
 }
 
-/// Replaces times with milliseconds, so that a query that compares or sorts them does not parse them.
+/// Replaces times with milliseconds, so that a query that compares or sorts them does not parse
+/// them.
 fn read_times(issue: &mut Value) {
     for name in ["created", "updated", "resolutiondate"] {
         if let Some(field) = issue["fields"].get_mut(name)

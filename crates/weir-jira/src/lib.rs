@@ -1,10 +1,11 @@
-//! A durable replica of a Jira site in topics, queries over it without a request, and simulated servers
-//! for tests and measurements.
+//! A durable replica of a Jira site in topics, queries over it without a request, and simulated
+//! servers for tests and measurements.
 //!
 //! Invariants:
 //! - A token is in no topic, log or message.
 //! - A query without a condition is never sent.
-//! - An edit is durable before the function that queues it returns, and the site executes it exactly once.
+//! - An edit is durable before the function that queues it returns, and the site executes it
+//!   exactly once.
 #![forbid(unsafe_code)]
 
 pub mod access;

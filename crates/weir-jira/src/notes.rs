@@ -1,7 +1,7 @@
 //! A server that keeps notes in memory, for measurements of HTTP clients, and a client to measure.
 //!
-//! The server listens on 127.0.0.1 only and writes no log. Its second listener delays each answer, to
-//! simulate a remote server.
+//! The server listens on 127.0.0.1 only and writes no log. Its second listener delays each answer,
+//! to simulate a remote server.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +25,8 @@ pub const NOTES_MAX: usize = 1_000_000;
 /// How the server is set up.
 #[derive(Clone, Debug)]
 pub struct NotesOptions {
-    /// Port; 0 selects a free one; default 1937. The slow listener uses the next port, or a free one if
-    /// this is 0.
+    /// Port; 0 selects a free one; default 1937. The slow listener uses the next port, or a free
+    /// one if this is 0.
     pub port: u16,
     /// Notes at the start; default 3, at most 1,000,000.
     pub notes: usize,
@@ -167,7 +167,8 @@ fn answer(notes: &mut Vec<String>, request: &Request) -> Response {
             match (method, found) {
                 (_, None) => (404, Value::Null),
                 ("GET", Some((id, held))) => (200, note(id, held)),
-                // Both methods change a note: the original server accepted POST, but its client sent PUT.
+                // Both methods change a note: the original server accepted POST, but its client
+                // sent PUT.
                 ("PUT" | "POST", Some((id, held))) => match message(request) {
                     Some((_, message)) => {
                         *held = message;
@@ -196,8 +197,8 @@ fn message(request: &Request) -> Option<(bool, String)> {
 /// The client of [`read`], which reuses connections.
 static AGENT: LazyLock<Agent> = LazyLock::new(Agent::new_with_defaults);
 
-/// Reads the messages of all notes from `url`, such as `http://HOST:PORT/notes`. With `fresh` it opens
-/// a new connection. Other servers have lists of objects with a name, such as Jira's fields.
+/// Reads the messages of all notes from `url`, such as `http://HOST:PORT/notes`. With `fresh` it
+/// opens a new connection. Other servers have lists of objects with a name, such as Jira's fields.
 ///
 /// # Errors
 /// `Transport` if there is no answer; `Garbage` if the answer is not a list of notes.

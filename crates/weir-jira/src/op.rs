@@ -130,7 +130,8 @@ impl SetEdit {
 /// A field that two users changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldConflict {
-    /// Id of the field; `comment:ID` for a comment, `worklog:ID` for a worklog, `status` for a transition.
+    /// Id of the field; `comment:ID` for a comment, `worklog:ID` for a worklog, `status` for a
+    /// transition.
     pub field: String,
     /// The value before the edit.
     pub base: Value,
@@ -380,8 +381,8 @@ impl Op {
             return false;
         }
         let refers = other.refers_to(&self.issue);
-        // An issue is created before each operation that names it. A correction or a merged edit can
-        // name an issue whose creation has a higher number.
+        // An issue is created before each operation that names it. A correction or a merged edit
+        // can name an issue whose creation has a higher number.
         if refers && matches!(self.action, Action::Create { .. }) {
             return true;
         }

@@ -3,8 +3,8 @@
 //! Invariants:
 //! - An operation is in the topic `outbox` before the function that queues it returns.
 //! - No function of this module sends a request.
-//! - Each operation has a higher number than the one before it: the topic also holds the last number,
-//!   and one transaction writes both.
+//! - Each operation has a higher number than the one before it: the topic also holds the last
+//!   number, and one transaction writes both.
 
 mod correct;
 
@@ -161,8 +161,8 @@ impl<'a> Outbox<'a> {
     }
 
     /// Names of the statuses to which an issue can be moved, as far as known: those of the last
-    /// answer for its type and status, otherwise all statuses of the site. The current status of the
-    /// issue is not one of them.
+    /// answer for its type and status, otherwise all statuses of the site. The current status of
+    /// the issue is not one of them.
     pub fn transitions(&self, key: &str) -> Result<Vec<String>> {
         let issue = self.show(key)?;
         let mut names = meta::transitions_of(self.replica, &issue)?;
@@ -494,7 +494,8 @@ impl<'a> Outbox<'a> {
         self.queue(&self.writable_target(key)?, &Action::Watch { on })
     }
 
-    /// Links an issue to another by a phrase such as `blocks` or `is blocked by`, or removes the link.
+    /// Links an issue to another by a phrase such as `blocks` or `is blocked by`, or removes the
+    /// link.
     pub fn link(&self, key: &str, phrase: &str, other: &str, remove: bool) -> Result<Op> {
         self.check_writable()?;
         let overlay = Overlay::load(self.replica)?;
@@ -543,8 +544,8 @@ impl<'a> Outbox<'a> {
         })
     }
 
-    /// Creates an issue; `parent` is the key of the parent of a subtask. Returns the operation, whose
-    /// key identifies the issue until the site has created it.
+    /// Creates an issue; `parent` is the key of the parent of a subtask. Returns the operation,
+    /// whose key identifies the issue until the site has created it.
     pub fn create(
         &self,
         project: &str,

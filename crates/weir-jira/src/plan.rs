@@ -633,8 +633,8 @@ enum Comparison {
     Conflict,
 }
 
-/// Compares an edit with the value at the site. With `sent`, the site may have executed the edit, and
-/// may show its text in another form.
+/// Compares an edit with the value at the site. With `sent`, the site may have executed the edit,
+/// and may show its text in another form.
 fn compare(edit: &FieldEdit, theirs: &Value, sent: bool) -> Comparison {
     if op::same(theirs, &edit.mine) {
         return Comparison::NoOp;

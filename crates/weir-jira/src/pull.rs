@@ -39,8 +39,8 @@ const EMPTY_MAX: usize = 3;
 const RECONCILED_MAX: usize = 50;
 /// Limit on the restarts of a query with inconsistent pages, while the watermark does not advance.
 const RESTARTS_MAX: usize = 3;
-/// Limit on the projects whose fields are read once a day; those of other projects are read when they
-/// are needed.
+/// Limit on the projects whose fields are read once a day; those of other projects are read when
+/// they are needed.
 const FIELDS_OF_PROJECTS_MAX: usize = 20;
 /// Number of ids in one `worklog/list`.
 const WORKLOGS: usize = 1000;
@@ -58,9 +58,9 @@ const GONE_PART: usize = 5;
 pub struct PullOptions {
     /// Keys of the projects; empty: all that the account can see.
     pub projects: Vec<String>,
-    /// Milliseconds before the watermark at which a pull begins, and before their times at which the
-    /// feeds of worklogs begin. Covers the lag of the index, the minute precision of JQL, and clock
-    /// skew. Default 5 minutes.
+    /// Milliseconds before the watermark at which a pull begins, and before their times at which
+    /// the feeds of worklogs begin. Covers the lag of the index, the minute precision of JQL, and
+    /// clock skew. Default 5 minutes.
     pub overlap_ms: i64,
     /// Whether to search for deletions now; otherwise once a day.
     pub census: bool,
@@ -152,8 +152,8 @@ pub fn pull_with(
     pull.run()
 }
 
-/// Reads an issue from the site into the replica. Returns the issue with its history under `changelog`;
-/// `None` after the site answered 404 and the issue was removed.
+/// Reads an issue from the site into the replica. Returns the issue with its history under
+/// `changelog`; `None` after the site answered 404 and the issue was removed.
 pub(crate) fn refresh(client: &Client, replica: &Replica, id: &str) -> Result<Option<Value>> {
     let options = PullOptions::default();
     Pull::new(client, replica, &options)?.refresh(id)
@@ -235,9 +235,9 @@ impl<'a> Pull<'a> {
         Ok(all.filter(|(_, key)| fits(key)).collect())
     }
 
-    /// Reads the projects that the watermark does not cover, from their first change. Also reads the
-    /// list of projects if a selected project is unknown, except if `is_listed`, because then the list
-    /// was just read. Returns whether it was read.
+    /// Reads the projects that the watermark does not cover, from their first change. Also reads
+    /// the list of projects if a selected project is unknown, except if `is_listed`, because then
+    /// the list was just read. Returns whether it was read.
     fn read_new_projects(&mut self, is_listed: bool) -> Result<bool> {
         let mut wanted = self.selected_projects()?;
         let known: BTreeSet<&String> = wanted.values().collect();
@@ -342,8 +342,8 @@ impl<'a> Pull<'a> {
     }
 
     /// Reads which projects are visible. The feeds of worklogs omit hidden projects. When a project
-    /// becomes visible again, the feeds are read again from the start of the last read before a pull
-    /// found the project hidden: that read may have omitted the project already.
+    /// becomes visible again, the feeds are read again from the start of the last read before a
+    /// pull found the project hidden: that read may have omitted the project already.
     fn projects(&mut self) -> Result<()> {
         let mut found: BTreeMap<String, Value> = BTreeMap::new();
         let shown: Vec<Value> = if self.is_cloud() {
@@ -380,8 +380,9 @@ impl<'a> Pull<'a> {
         since.unwrap_or(self.options.now_ms - DAY_MS)
     }
 
-    /// Sets the start of the feeds of worklogs back to a time; `None`: no change. The start is stored
-    /// before the project counts as visible, so that the pull after an interrupted one sets it again.
+    /// Sets the start of the feeds of worklogs back to a time; `None`: no change. The start is
+    /// stored before the project counts as visible, so that the pull after an interrupted one sets
+    /// it again.
     fn reread_worklogs(&mut self, from_ms: Option<i64>) -> Result<()> {
         let Some(from_ms) = from_ms else {
             return Ok(());
@@ -733,8 +734,8 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Stores the comments and worklogs of issues. Those of many issues share a transaction, because
-    /// each transaction waits for a sync.
+    /// Stores the comments and worklogs of issues. Those of many issues share a transaction,
+    /// because each transaction waits for a sync.
     fn store_parts<'v>(&mut self, issues: impl Iterator<Item = &'v Value>) -> Result<()> {
         let mut waiting: BTreeMap<String, Vec<Change>> = BTreeMap::new();
         let mut bytes = 0;
@@ -760,8 +761,8 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// The changes of the comments or worklogs of an issue, and their topic; requests those that the
-    /// issue does not contain.
+    /// The changes of the comments or worklogs of an issue, and their topic; requests those that
+    /// the issue does not contain.
     fn part_changes(
         &self,
         issue: &Value,
@@ -962,8 +963,8 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// Compares the issues of a project in the replica with those at the site: reads missed changes,
-    /// and removes deleted issues.
+    /// Compares the issues of a project in the replica with those at the site: reads missed
+    /// changes, and removes deleted issues.
     fn compare_project(&mut self, project: &str, key: &str) -> Result<()> {
         let at_site = self.list_issues(key)?;
         let topic = format!("issues.{project}");
@@ -1063,8 +1064,8 @@ impl<'a> Pull<'a> {
         Err(JiraError::Paging("its pages do not end"))
     }
 
-    /// As `list_issues` at Data Center, where ids cannot be compared. A deletion meanwhile can hide an
-    /// issue from the pages; the census then requests that issue separately.
+    /// As `list_issues` at Data Center, where ids cannot be compared. A deletion meanwhile can hide
+    /// an issue from the pages; the census then requests that issue separately.
     fn list_issues_by_offset(&mut self, key: &str) -> Result<BTreeMap<String, Option<i64>>> {
         let project = crate::offline::quoted(key);
         let jql = format!("project = {project} ORDER BY key ASC");

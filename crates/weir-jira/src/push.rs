@@ -3,9 +3,10 @@
 //!
 //! Invariants:
 //! - An operation is durably in state `sending` before its request is sent.
-//! - An operation becomes `sent` after the site reported its execution, or shows its effect. It leaves
-//!   the outbox after the issue was read back into the replica.
-//! - A creation without an answer is sent again only after the index of the site had time to show it.
+//! - An operation becomes `sent` after the site reported its execution, or shows its effect. It
+//!   leaves the outbox after the issue was read back into the replica.
+//! - A creation without an answer is sent again only after the index of the site had time to show
+//!   it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -275,9 +276,9 @@ impl Push<'_> {
         self.save_and_defer(op, found)
     }
 
-    /// Records why the site did not execute a write. Returns the offset of the operation if the write
-    /// must be retried. The offset is from before the pause, so that the retry does not overwrite a
-    /// correction during the pause.
+    /// Records why the site did not execute a write. Returns the offset of the operation if the
+    /// write must be retried. The offset is from before the pause, so that the retry does not
+    /// overwrite a correction during the pause.
     fn handle_rejection(
         &mut self,
         op: &mut Op,
@@ -428,7 +429,8 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// Records that issue `id` was read back. Removes the operations that have no other unread issue.
+    /// Records that issue `id` was read back. Removes the operations that have no other unread
+    /// issue.
     fn remove_sent(&mut self, id: &str) -> Result<()> {
         for (number, left) in &mut self.unread {
             if left.remove(id) && left.is_empty() {
@@ -438,8 +440,8 @@ impl Push<'_> {
         Ok(())
     }
 
-    /// Reports the fields in an entry of the changelog that another user changed between the read and
-    /// the write.
+    /// Reports the fields in an entry of the changelog that another user changed between the read
+    /// and the write.
     fn report_overwritten(
         &mut self,
         entry: &Value,
@@ -472,7 +474,8 @@ impl Push<'_> {
         }
     }
 
-    /// Reads the descriptions of the fields of a project again, after the site rejected a valid edit.
+    /// Reads the descriptions of the fields of a project again, after the site rejected a valid
+    /// edit.
     fn refetch_fields(&self, issue: &str) -> Result<()> {
         let project = match issue.split_once('+') {
             Some((key, _)) => key.to_owned(),

@@ -16,8 +16,8 @@ pub fn shown(value: &Value, stars: usize) -> String {
 }
 
 /// Converts rich text as [`shown`] does, but only its first `chars_max` characters: the rest is cut
-/// before the conversion, which would take seconds for a text of megabytes. Returns the org text and
-/// the number of characters that were cut.
+/// before the conversion, which would take seconds for a text of megabytes. Returns the org text
+/// and the number of characters that were cut.
 pub fn shown_up_to(value: &Value, stars: usize, chars_max: usize) -> (String, usize) {
     let mut budget = Budget {
         left: chars_max,

@@ -1,9 +1,9 @@
 //! A server that simulates Jira Cloud or Jira Data Center, with faults on request, for tests and
 //! demonstrations.
 //!
-//! It listens only on 127.0.0.1, and generates equal data for equal seeds. Its state is in memory, or
-//! in topics of a store (`stored`). `routes` implements requests of jira.md, section 2; `faults` implements the faults of
-//! section 9.3. Requests to `/_sim/…` control the server.
+//! It listens only on 127.0.0.1, and generates equal data for equal seeds. Its state is in memory,
+//! or in topics of a store (`stored`). `routes` implements requests of jira.md, section 2; `faults`
+//! implements the faults of section 9.3. Requests to `/_sim/…` control the server.
 
 mod account;
 mod faults;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Map, Value, json};
@@ -57,8 +58,8 @@ pub struct SimOptions {
     pub worklogs: usize,
     /// Number of users, at least 3; default 5.
     pub users: usize,
-    /// Whether half of the issues are subtasks, linked or moved, or have long or nested texts; default
-    /// no.
+    /// Whether half of the issues are subtasks, linked or moved, or have long or nested texts;
+    /// default no.
     pub varied: bool,
     /// Lag of the search index in milliseconds; default 0.
     pub search_lag_ms: i64,
@@ -238,7 +239,8 @@ impl Simulator {
     /// Generates the data and starts to listen.
     ///
     /// # Errors
-    /// The port is in use, the time zone is unknown, or the certificate or the store cannot be used.
+    /// The port is in use, the time zone is unknown, or the certificate or the store cannot be
+    /// used.
     pub fn start(options: SimOptions) -> io::Result<Self> {
         let port = options.port;
         let tls = options.tls.clone().map(TlsIdentity::config).transpose()?;

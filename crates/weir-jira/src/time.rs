@@ -28,8 +28,8 @@ pub fn format_in(ms: i64, zone: &TimeZone) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3f%z").to_string()
 }
 
-/// The time zone with an IANA name, such as `Europe/Berlin`, or with an offset, such as `GMT+05:30`.
-/// `None` for any other name.
+/// The time zone with an IANA name, such as `Europe/Berlin`, or with an offset, such as
+/// `GMT+05:30`. `None` for any other name.
 pub fn zone(name: &str) -> Option<TimeZone> {
     if let Some(offset) = name.strip_prefix("GMT").filter(|rest| !rest.is_empty()) {
         let offset = strtime::parse("%:z", offset).ok()?.offset()?;
@@ -39,7 +39,8 @@ pub fn zone(name: &str) -> Option<TimeZone> {
 }
 
 /// Parses `2024-11-29`, `2024/11/29`, each with an optional ` 10:44`, in a time zone. A time that a
-/// change of the clocks skips is moved to after the change; of a repeated time, the first one counts.
+/// change of the clocks skips is moved to after the change; of a repeated time, the first one
+/// counts.
 pub fn parse_literal(text: &str, zone: &TimeZone) -> Option<i64> {
     let text = text.trim().replace('/', "-");
     let (day, clock) = text.split_once(' ').unwrap_or((&text, "00:00"));

@@ -1,4 +1,5 @@
-//! Changes of issues: each becomes an operation of the outbox, durable before its result reaches Lisp.
+//! Changes of issues: each becomes an operation of the outbox, durable before its result reaches
+//! Lisp.
 
 use serde_json::{Value, json};
 use weir_jira::client::Client;
@@ -119,8 +120,8 @@ pub(super) fn project(
     })
 }
 
-/// Applies a decision of the user to an operation. Returns the operation as JSON; null if it left the
-/// outbox.
+/// Applies a decision of the user to an operation. Returns the operation as JSON; null if it left
+/// the outbox.
 pub(super) fn resolve(
     replica: &Replica,
     op: &str,

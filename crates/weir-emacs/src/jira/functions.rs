@@ -81,8 +81,8 @@ fn login(
     or_signal(env, started)
 }
 
-/// Opens the replica of the site NAME, whose settings are in FOLDER, in the store in DIRECTORY. Returns
-/// the number of the operation.
+/// Opens the replica of the site NAME, whose settings are in FOLDER, in the store in DIRECTORY.
+/// Returns the number of the operation.
 #[defun(name = "-jira-open")]
 fn open(env: &Env, directory: Value<'_>, folder: Value<'_>, name: Value<'_>) -> Result<u64> {
     let directory = PathBuf::from(text::text(directory)?);
@@ -165,8 +165,8 @@ fn search(jira: &Site, words: Value<'_>, limit: usize) -> Result<IssueSet> {
     Ok(rows.map(|row| row.id.as_str()).collect())
 }
 
-/// Returns the issues of JIRA that JQL selects as a set in the order of a tree: children after their
-/// parents.
+/// Returns the issues of JIRA that JQL selects as a set in the order of a tree: children after
+/// their parents.
 #[defun(user_ptr, name = "-jira-tree")]
 fn tree(env: &Env, jira: &Site, jql: Value<'_>) -> Result<IssueSet> {
     let jql = text::text(jql)?;
@@ -251,8 +251,8 @@ fn keys<'e>(
     list(env, &keys?)
 }
 
-/// Returns (TEXT . RUNS) for at most LIMIT issues of JIRA in SET after the first FROM. COLUMNS is a list
-/// of (NAME . WIDTH), a width of 0 for the rest of the line.
+/// Returns (TEXT . RUNS) for at most LIMIT issues of JIRA in SET after the first FROM. COLUMNS is a
+/// list of (NAME . WIDTH), a width of 0 for the rest of the line.
 #[defun(name = "-jira-rows")]
 fn rows<'e>(
     env: &'e Env,

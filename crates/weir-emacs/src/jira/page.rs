@@ -3,8 +3,8 @@
 
 use emacs::{Env, IntoLisp, Result, Value};
 
-/// Position of the number of characters in a span. A text has less than 2^28 characters, so a span is
-/// a fixnum.
+/// Position of the number of characters in a span. A text has less than 2^28 characters, so a span
+/// is a fixnum.
 const SPAN_SHIFT: u32 = 32;
 
 /// A text under construction.
@@ -90,9 +90,9 @@ impl Page {
         }
     }
 
-    /// `(TEXT . [SPAN KIND DATA ...])`: SPAN is the first character, counted from 0, plus the number
-    /// of characters times 2^32. A face has no DATA. The fewer values, the better: their conversion
-    /// takes most of the time.
+    /// `(TEXT . [SPAN KIND DATA ...])`: SPAN is the first character, counted from 0, plus the
+    /// number of characters times 2^32. A face has no DATA. The fewer values, the better: their
+    /// conversion takes most of the time.
     pub(crate) fn into_value(self, env: &Env) -> Result<Value<'_>> {
         let mut flat = Vec::with_capacity(3 * self.runs.len());
         // A page has hundreds of runs, but few kinds.

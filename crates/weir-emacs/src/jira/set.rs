@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 /// Issues by id, in order, each with its depth in a tree.
 ///
-/// All ids are in one text: Emacs drops a set during a garbage collection, and dropping ten thousand
-/// texts would make it longer.
+/// All ids are in one text: Emacs drops a set during a garbage collection, and dropping ten
+/// thousand texts would make it longer.
 #[derive(Debug, Default)]
 pub(super) struct IssueSet {
     ids: String,
@@ -61,8 +61,8 @@ impl IssueSet {
         .collect()
     }
 
-    /// The steps from the lines of this set to those of another one. A line that moves up is inserted
-    /// at its new place and deleted at its old one; the lines between them stay.
+    /// The steps from the lines of this set to those of another one. A line that moves up is
+    /// inserted at its new place and deleted at its old one; the lines between them stay.
     pub(super) fn steps_to<'s>(&self, other: &'s Self) -> Vec<Step<'s>> {
         let (old, new) = (self.lines(), other.lines());
         let wanted: HashSet<&Line<'_>> = new.iter().collect();

@@ -19,8 +19,8 @@ pub(crate) struct Column {
     pub(crate) width: usize,
 }
 
-/// Adds a text with a width of `width` columns: pads it with spaces, or truncates it with an ellipsis.
-/// With width 0, the text stays unchanged.
+/// Adds a text with a width of `width` columns: pads it with spaces, or truncates it with an
+/// ellipsis. With width 0, the text stays unchanged.
 fn fit(page: &mut Page, text: &str, width: usize) {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     // Each of these bytes is one column wide.
@@ -130,8 +130,8 @@ impl Layout {
         hasher.finish()
     }
 
-    /// Adds the line of an issue. `depth` is its depth in a tree. Columns of one face that follow each
-    /// other are one run, with the spaces between them: Emacs allocates memory for each run.
+    /// Adds the line of an issue. `depth` is its depth in a tree. Columns of one face that follow
+    /// each other are one run, with the spaces between them: Emacs allocates memory for each run.
     pub(crate) fn line(&self, page: &mut Page, row: &Row, depth: usize) {
         let start = page.position();
         page.add(if row.pending > 0 { "● " } else { "  " });

@@ -13,8 +13,8 @@ use crate::values::{self, ParsedValue};
 /// A value of an operation that the user can correct.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OpText {
-    /// Id of the field. It is `comment` for the text of a comment or worklog, `watch` for a watcher,
-    /// `link` for the phrase of a link, and `issue` for the other issue of the link.
+    /// Id of the field. It is `comment` for the text of a comment or worklog, `watch` for a
+    /// watcher, `link` for the phrase of a link, and `issue` for the other issue of the link.
     pub field: String,
     /// The value as text: rich text as org, changes of a list as `+a,-b`.
     pub text: String,
@@ -75,11 +75,12 @@ impl Outbox<'_> {
 
     /// Corrects a text of an operation that was not sent, or that the site rejected, and queues the
     /// operation again. `field` is a field of [`texts`](Self::texts), and `before` is the text that
-    /// the user has edited. The operation keeps its base, so a change of another user still conflicts.
+    /// the user has edited. The operation keeps its base, so a change of another user still
+    /// conflicts.
     ///
     /// # Errors
-    /// `Change` if the state or the text of the operation changed meanwhile, or if the new text leaves
-    /// nothing to send; `Field` if the field cannot have this text.
+    /// `Change` if the state or the text of the operation changed meanwhile, or if the new text
+    /// leaves nothing to send; `Field` if the field cannot have this text.
     pub fn correct(&self, name: &str, field: &str, before: &str, text: &str) -> Result<Op> {
         for _ in 0..RACES_MAX {
             let number = self.find(name)?.number;

@@ -1,8 +1,8 @@
 //! Stores the state of the simulator in topics, so that it outlives the process and other commands
 //! can read it.
 //!
-//! The topic `jira._simulator.issues` has the issues by id, and `jira._simulator.state` the rest as one
-//! value. Invariant: an answer is sent after the changes of its request were stored.
+//! The topic `jira._simulator.issues` has the issues by id, and `jira._simulator.state` the rest as
+//! one value. Invariant: an answer is sent after the changes of its request were stored.
 
 use jiff::tz::TimeZone;
 use weir::Weir;
@@ -45,8 +45,8 @@ impl StoredState {
     /// # Errors
     /// `Busy` if another process writes to the topics.
     pub(super) fn store(&self, world: &mut World) -> Result<()> {
-        // The rest has the next id: after a crash before the issues, an id is unused, but none is used
-        // twice.
+        // The rest has the next id: after a crash before the issues, an id is unused, but none is
+        // used twice.
         self.0.store(STATE, STATE, &world.other_state())?;
         let mut changes = Vec::new();
         for id in world.issues.take_changed() {

@@ -164,7 +164,8 @@ impl World {
         world
     }
 
-    /// A world from its stored parts. Older versions of issues, for a lagging index, are not stored.
+    /// A world from its stored parts. Older versions of issues, for a lagging index, are not
+    /// stored.
     pub(super) fn restored(
         options: SimOptions,
         zone: TimeZone,
@@ -638,8 +639,8 @@ impl World {
 }
 
 impl Issue {
-    /// The issue as a search shows it. It is rendered once after each change, because a query selects
-    /// its page from all issues.
+    /// The issue as a search shows it. It is rendered once after each change, because a query
+    /// selects its page from all issues.
     fn shown(&self) -> Arc<Value> {
         Arc::clone(self.shown.get_or_init(|| Arc::new(self.render(true))))
     }

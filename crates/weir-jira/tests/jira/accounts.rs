@@ -13,7 +13,8 @@ use weir_jira::{JiraError, access};
 
 use crate::world::{World, small};
 
-/// The three accounts of a site: the administrator, a member, and an outsider who reads one project.
+/// The three accounts of a site: the administrator, a member, and an outsider who reads one
+/// project.
 #[test]
 fn an_account_sees_and_does_what_its_rights_permit() {
     let world = World::new(SimOptions {

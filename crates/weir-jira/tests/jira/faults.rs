@@ -16,8 +16,8 @@ use crate::world::{World, small};
 
 const SEARCH: &str = "/rest/api/3/search/jql";
 
-/// A first pull with a fault from the second page of the changes on: the replica must equal the site.
-/// The first search of a first pull requests the newest issues.
+/// A first pull with a fault from the second page of the changes on: the replica must equal the
+/// site. The first search of a first pull requests the newest issues.
 fn recovers(fault: &Value, count: u64) -> (World, PullReport) {
     let world = World::new(small());
     world.fault("POST", SEARCH, 3, count, fault);
@@ -491,8 +491,8 @@ const END_STATES: &[(&str, At, Option<&str>)] = &[
     ("truncate", At::Search, None),
 ];
 
-/// After each fault that occurs once, the outbox is empty or contains operations that need a decision
-/// of the user. After the decisions, a pull and a census, the replica equals the site.
+/// After each fault that occurs once, the outbox is empty or contains operations that need a
+/// decision of the user. After the decisions, a pull and a census, the replica equals the site.
 #[test]
 fn every_fault_has_an_end_state() {
     let names: Vec<&str> = END_STATES.iter().map(|(name, ..)| *name).collect();

@@ -362,8 +362,8 @@ fn worklogs_that_change_without_their_issue_are_found() {
     assert_eq!(lists.count(), 0);
 }
 
-/// The feeds of worklogs do not show those of a hidden project. They are read again once the project
-/// is visible.
+/// The feeds of worklogs do not show those of a hidden project. They are read again once the
+/// project is visible.
 #[test]
 fn worklogs_that_change_while_their_project_is_hidden_are_found() {
     let world = World::new(SimOptions {

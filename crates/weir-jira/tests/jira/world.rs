@@ -194,8 +194,8 @@ impl World {
         serde_json::from_value(state["issues"].clone()).unwrap()
     }
 
-    /// Checks that the replica equals the site, comments included, and that no version of an issue was
-    /// stored twice.
+    /// Checks that the replica equals the site, comments included, and that no version of an issue
+    /// was stored twice.
     pub(crate) fn converged(&self) {
         let there = self.site();
         let here: BTreeMap<String, Value> = self

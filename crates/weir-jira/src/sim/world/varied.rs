@@ -1,5 +1,5 @@
-//! Forms of issues that other generated issues do not have: subtasks, links, long texts, nested lists,
-//! and issues that were moved to another project.
+//! Forms of issues that other generated issues do not have: subtasks, links, long texts, nested
+//! lists, and issues that were moved to another project.
 
 use serde_json::{Value, json};
 
