@@ -55,7 +55,7 @@ pub(crate) struct JiraSimArgs {
     /// Number of users, at least 3
     #[arg(long, default_value_t = 5, hide_short_help = true)]
     users: usize,
-    /// Turn half of the issues into subtasks, linked or moved issues, or ones with long or nested texts
+    /// Generate also subtasks, links, moved issues, and long and nested texts
     #[arg(long, hide_short_help = true)]
     varied: bool,
     /// Time until the search index shows a change, in milliseconds
@@ -139,7 +139,7 @@ fn rate(text: &str) -> Result<(u32, u32), String> {
     let (rate, burst) = text.split_once(':').ok_or("it has no `:`")?;
     let number = |text: &str| match text.parse::<u32>() {
         Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{text:?} is not a number from 1 on")),
+        _ => Err(format!("{text:?} is not a number of at least 1")),
     };
     Ok((number(rate)?, number(burst)?))
 }

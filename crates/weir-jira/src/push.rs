@@ -125,7 +125,8 @@ fn order(all: &[Op]) -> Vec<u64> {
     let creations: BTreeMap<&str, &Op> = created.map(|op| (op.issue.as_str(), op)).collect();
     let (mut visited, mut numbers) = (BTreeSet::new(), Vec::new());
     for op in all {
-        let mut stack = Vec::from_iter(visited.insert(op.number).then_some(op));
+        let first = visited.insert(op.number).then_some(op);
+        let mut stack: Vec<&Op> = first.into_iter().collect();
         while let Some(op) = stack.last().copied() {
             let mut keys = op.temporary_keys().into_iter();
             let needed = keys.find_map(|key| {

@@ -42,6 +42,7 @@ pub const SIM_PORT: u16 = 1938;
 const LOG_MAX: usize = 100_000;
 
 /// Options of the simulator.
+#[allow(clippy::struct_excessive_bools, reason = "independent options")]
 #[derive(Clone, Debug)]
 pub struct SimOptions {
     /// Port; 0 selects a free one; default 1938.
