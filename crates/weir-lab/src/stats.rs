@@ -20,7 +20,7 @@ pub fn sorted(values: &[f64]) -> Vec<f64> {
     copy
 }
 
-/// The median of `values`; `None` when there are none.
+/// The median of `values`; `None` if there are none.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut copy = values.to_vec();
     median_of_mut(&mut copy)
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_median() {
+    fn an_empty_list_has_no_median() {
         assert_eq!(median(&[]), None);
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(percentile_of_sorted(&[], 0.5), None);

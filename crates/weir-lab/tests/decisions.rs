@@ -1,4 +1,4 @@
-//! Measures how often the lab decides correctly: many result sets of made-up samples, with the
+//! Measures how often the lab decides correctly: many result sets of synthetic samples, with the
 //! noise of a real machine and known true times.
 #![allow(clippy::unwrap_used)] // a failed set-up is a failed test
 
@@ -48,7 +48,7 @@ compare = ["b", "a"]
 expect = "higher"
 min_effect = 0.01
 [[claim]]
-text = "b has at most 20 ns more"
+text = "b takes at most 20 ns more"
 compare = ["b", "a"]
 expect = "lower"
 max_more = 20
@@ -56,7 +56,7 @@ max_more = 20
 
 /// One measured batch of a contender that takes `ns`, with a few per cent of noise, rare
 /// interruptions, and blocks that are slow as a whole.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // made-up nanoseconds
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // synthetic nanoseconds
 fn sample(cell: usize, ns: f64, slow_block: f64, rng: &mut SplitMix64) -> Sample {
     let jitter = 1.0 + 0.03 * rng.unit();
     let interruption = if rng.unit() < 0.05 {
@@ -168,7 +168,7 @@ fn equal_work_is_called_different_in_at_most_one_set_of_twenty() {
 }
 
 #[test]
-fn a_disturbed_block_is_in_no_figure() {
+fn no_figure_includes_a_disturbed_block() {
     let experiment = Experiment::parse(EXPERIMENT, Path::new("t.toml")).unwrap();
     let plan = Plan {
         schema: SCHEMA,
@@ -217,7 +217,7 @@ fn a_disturbed_block_is_in_no_figure() {
     assert!((summary.rows[0].blocks.max - 100.0).abs() < 1e-9);
 }
 
-/// Distinct random numbers.
+/// Random numbers with the mean `shift`.
 fn drawn(count: usize, shift: f64, rng: &mut SplitMix64) -> Vec<f64> {
     (0..count).map(|_| rng.unit() - 0.5 + shift).collect()
 }
@@ -238,7 +238,7 @@ fn ranks(values: &[f64]) -> Vec<usize> {
 }
 
 #[test]
-fn p_values_are_those_of_counting_every_case() {
+fn p_values_equal_an_enumeration_of_all_cases() {
     let mut rng = SplitMix64::new(16);
     for set in 0..1_000 {
         // Pairs: each rank has either sign.
@@ -281,25 +281,25 @@ fn p_values_are_those_of_counting_every_case() {
 }
 
 #[test]
-fn an_interval_holds_the_truth_as_often_as_it_says() {
+fn an_interval_contains_the_true_median_in_95_percent_of_sets() {
     let mut rng = SplitMix64::new(95);
     let sets = 1_000;
-    let holding = (0..sets).filter(|seed| {
+    let containing = (0..sets).filter(|seed| {
         let interval = median_interval(&drawn(BLOCKS, 0.0, &mut rng), *seed).unwrap();
         interval.low <= 0.0 && 0.0 <= interval.high
     });
-    let holding = holding.count();
-    assert!((930..=970).contains(&holding), "{holding} of {sets}");
+    let containing = containing.count();
+    assert!((930..=970).contains(&containing), "{containing} of {sets}");
 }
 
 #[test]
-fn no_added_work_is_called_less() {
-    for (more, found) in [(1.01, 0), (1.02, 0), (1.05, 38), (1.1, 38)] {
-        let (quicker, slower) = called(more, SETS);
-        assert_eq!(quicker, 0, "{more}");
-        assert!(slower >= found, "{more}: {slower} of {SETS}");
-        let (quicker, slower) = called(1.0 / more, SETS);
-        assert_eq!(slower, 0, "1 / {more}");
-        assert!(quicker >= found, "1 / {more}: {quicker} of {SETS}");
+fn slower_work_is_never_called_quicker() {
+    for (factor, least) in [(1.01, 0), (1.02, 0), (1.05, 38), (1.1, 38)] {
+        let (quicker, slower) = called(factor, SETS);
+        assert_eq!(quicker, 0, "{factor}");
+        assert!(slower >= least, "{factor}: {slower} of {SETS}");
+        let (quicker, slower) = called(1.0 / factor, SETS);
+        assert_eq!(slower, 0, "1 / {factor}");
+        assert!(quicker >= least, "1 / {factor}: {quicker} of {SETS}");
     }
 }

@@ -1,5 +1,5 @@
 //! The program as a user runs it: whole runs with contenders whose true times are known, because
-//! they return made-up times.
+//! they return synthetic times.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a failed set-up is a failed test
 
 #[path = "lab/quick.rs"]
@@ -50,7 +50,7 @@ fn result_set(dir: &Path) -> PathBuf {
     set
 }
 
-/// Two contenders, of which `slow` takes `slower` times as long as `quick`.
+/// Two contenders: `slow` takes `slower` times as long as `quick`.
 fn experiment(slower: f64, contenders: &str) -> String {
     let slow = 1_000_000.0 * slower;
     format!(
@@ -110,7 +110,7 @@ fn a_known_difference_is_decided_both_ways() {
 }
 
 #[test]
-fn a_report_is_made_again_byte_for_byte() {
+fn a_repeated_report_is_equal_byte_for_byte() {
     let dir = laboratory(&experiment(1.5, ""));
     assert!(
         run(dir.path(), &["run", "t", "--allow-debug"])
@@ -129,7 +129,7 @@ fn a_report_is_made_again_byte_for_byte() {
 }
 
 #[test]
-fn the_page_has_all_of_the_report_and_needs_nothing_else() {
+fn the_page_contains_the_report_and_refers_to_no_other_file() {
     let dir = laboratory(&experiment(1.5, ""));
     assert!(
         run(dir.path(), &["run", "t", "--allow-debug"])
@@ -179,7 +179,7 @@ fn measured(slower: f64) -> (TempDir, String) {
 }
 
 #[test]
-fn a_gate_closes_for_what_became_slower_only() {
+fn only_a_slower_contender_fails_the_gate() {
     let ((here, before), (_there, after)) = (measured(1.5), measured(1.8));
     let compare = |old: &str, new: &str| run(here.path(), &["compare", old, new, "--gate"]);
     for (old, new, code, sum) in [
@@ -203,9 +203,14 @@ fn a_gate_closes_for_what_became_slower_only() {
         ),
     ] {
         let out = compare(old, new);
-        let said = text(&out.stdout);
-        assert_eq!(out.status.code(), Some(code), "{said}{}", text(&out.stderr));
-        assert!(said.ends_with(&format!("{sum}\n")), "{said}");
+        let message = text(&out.stdout);
+        assert_eq!(
+            out.status.code(),
+            Some(code),
+            "{message}{}",
+            text(&out.stderr)
+        );
+        assert!(message.ends_with(&format!("{sum}\n")), "{message}");
     }
     let out = run(here.path(), &["compare", &before, &after, "--json"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -217,7 +222,7 @@ fn a_gate_closes_for_what_became_slower_only() {
 }
 
 #[test]
-fn sets_of_other_machines_and_experiments_are_not_compared_unasked() {
+fn sets_of_different_machines_or_experiments_are_not_compared() {
     let ((here, before), (_there, after)) = (measured(1.5), measured(1.5));
     let file = Path::new(&after).join("fingerprint.json");
     let stored = fs::read_to_string(&file).unwrap();
@@ -226,11 +231,8 @@ fn sets_of_other_machines_and_experiments_are_not_compared_unasked() {
     fs::write(&file, other).unwrap();
     let refused = run(here.path(), &["compare", &before, &after]);
     assert_eq!(refused.status.code(), Some(2));
-    let complaint = text(&refused.stderr);
-    assert!(
-        complaint.contains("the machines differ (cpus: "),
-        "{complaint}"
-    );
+    let message = text(&refused.stderr);
+    assert!(message.contains("the machines differ (cpus: "), "{message}");
     let across = run(here.path(), &["compare", &before, &after, "--across"]);
     assert_eq!(across.status.code(), Some(0), "{}", text(&across.stderr));
     let file = Path::new(&after).join("experiment.toml");
@@ -242,7 +244,7 @@ fn sets_of_other_machines_and_experiments_are_not_compared_unasked() {
 }
 
 #[test]
-fn samples_are_exported_whole_and_a_cell_is_shown() {
+fn all_samples_are_exported_and_a_cell_is_shown() {
     let (dir, set) = measured(1.5);
     let csv = run(dir.path(), &["export", &set]);
     assert!(csv.status.success(), "{}", text(&csv.stderr));
@@ -277,20 +279,20 @@ fn samples_are_exported_whole_and_a_cell_is_shown() {
 
 #[test]
 fn a_wrong_answer_stops_before_anything_is_timed() {
-    let wrong = "[[contender]]\nname = \"liar\"\nbuiltin = \"wrong\"\nanswers = \"all\"\nparams = { ns = 5, seed = 1 }\n";
+    let wrong = "[[contender]]\nname = \"incorrect\"\nbuiltin = \"wrong\"\nanswers = \"all\"\nparams = { ns = 5, seed = 1 }\n";
     let dir = laboratory(&experiment(1.5, wrong));
     let out = run(dir.path(), &["run", "t", "--allow-debug"]);
     assert_eq!(out.status.code(), Some(5));
     let message = text(&out.stderr);
     assert!(
-        message.contains("`liar`") && message.contains("nothing was timed"),
+        message.contains("`incorrect`") && message.contains("nothing was timed"),
         "{message}"
     );
     assert!(!dir.path().join("lab/results").exists());
 }
 
 #[test]
-fn a_program_that_is_not_there_is_a_gap_with_a_name() {
+fn a_missing_contender_is_reported_as_left_out() {
     let absent = "[[contender]]\nname = \"foreign\"\ncommand = [\"{peers}/foreign\"]\nneeds = \"a compiler of Foreign\"\n";
     let claim = "[[claim]]\ntext = \"quick is quicker than foreign\"\ncompare = [\"quick\", \"foreign\"]\nexpect = \"lower\"\nmax_ratio = 1.0\n";
     let dir = laboratory(&(experiment(1.5, absent) + claim));
@@ -323,7 +325,7 @@ fn a_program_that_is_not_there_is_a_gap_with_a_name() {
 #[test]
 fn a_run_without_an_optional_contender_can_be_recorded() {
     for (line, code) in [("optional = true\n", 0), ("", 2)] {
-        let absent = "[[contender]]\nname = \"foreign\"\ncommand = [\"{peers}/foreign\"]\nneeds = \"luck\"\n";
+        let absent = "[[contender]]\nname = \"foreign\"\ncommand = [\"{peers}/foreign\"]\nneeds = \"a compiler of Foreign\"\n";
         let dir = laboratory(&experiment(1.5, &(absent.to_owned() + line)));
         let out = run(dir.path(), &["run", "t", "--allow-debug"]);
         assert!(text(&out.stdout).contains("LEFT OUT: foreign"));
@@ -373,7 +375,7 @@ fn send(child: &std::process::Child, signal: Signal) {
 }
 
 #[test]
-fn a_killed_run_goes_on_where_it_was() {
+fn a_killed_run_resumes_after_its_last_block() {
     let whole = laboratory(&experiment(1.5, ""));
     assert!(
         run(whole.path(), &["run", "t", "--allow-debug"])
@@ -394,7 +396,7 @@ fn a_killed_run_goes_on_where_it_was() {
     );
     assert!(resumed.status.success(), "{}", text(&resumed.stderr));
     let now = fs::metadata(set.join("blocks/B000.jsonl")).unwrap().ino();
-    assert_eq!(now, first, "a block that is there is not measured again");
+    assert_eq!(now, first, "a complete block is not measured again");
     let uninterrupted = result_set(whole.path());
     for block in 0..BLOCKS {
         assert_eq!(
@@ -405,23 +407,22 @@ fn a_killed_run_goes_on_where_it_was() {
     }
 }
 
-/// Waits up to `patience` for process `child` to end. Returns whether it did.
-fn ends_within(child: &std::process::Child, patience: Duration) -> bool {
+/// Waits up to `limit` for process `child` to end. Returns whether it ended.
+fn ends_within(child: &std::process::Child, limit: Duration) -> bool {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
     let mut ended = [PollFd::new(&handle, PollFlags::IN)];
-    poll(&mut ended, Some(&Timespec::try_from(patience).unwrap())).unwrap() == 1
+    poll(&mut ended, Some(&Timespec::try_from(limit).unwrap())).unwrap() == 1
 }
 
-/// Number of kills in [`a_run_killed_at_any_moment_goes_on`]; `WEIR_LAB_KILLS` sets a larger
-/// number.
+/// Number of kills in [`a_run_killed_at_any_moment_can_be_resumed`]: `WEIR_LAB_KILLS`, or 20.
 fn kills() -> u64 {
-    let asked = std::env::var("WEIR_LAB_KILLS").ok();
-    asked.map_or(20, |asked| asked.parse().unwrap())
+    let kills = std::env::var("WEIR_LAB_KILLS").ok();
+    kills.map_or(20, |kills| kills.parse().unwrap())
 }
 
 #[test]
-fn a_run_killed_at_any_moment_goes_on() {
+fn a_run_killed_at_any_moment_can_be_resumed() {
     let whole = laboratory(&experiment(1.5, ""));
     let began = Instant::now();
     assert!(
@@ -463,19 +464,19 @@ fn a_run_killed_at_any_moment_goes_on() {
 }
 
 #[test]
-fn nothing_outlives_a_lab_that_is_killed() {
-    // The contender sends its greeting, and then stops reading.
+fn no_contender_outlives_a_killed_lab() {
+    // The contender reads nothing.
     let script = "echo $$ > {root}/new; mv {root}/new {root}/pid; exec sleep 600";
     for mode in ["inproc", "process"] {
         let contender = format!(
-            "[[contender]]\nname = \"deaf\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\"]\n"
+            "[[contender]]\nname = \"unresponsive\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\"]\n"
         );
         let text = experiment(1.5, &contender).replace("\"inproc\"", &format!("\"{mode}\""));
         let dir = laboratory(&text);
-        let words = ["run", "t", "--allow-debug", "--only", "deaf"];
+        let words = ["run", "t", "--allow-debug", "--only", "unresponsive"];
         let mut child = lab(dir.path(), &words).spawn().unwrap();
         let pid = loop {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            assert!(child.try_wait().unwrap().is_none(), "it ended early");
             if let Ok(pid) = fs::read_to_string(dir.path().join("pid")) {
                 break Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
             }
@@ -485,16 +486,16 @@ fn nothing_outlives_a_lab_that_is_killed() {
         send(&child, Signal::KILL);
         child.wait().unwrap();
         let mut ended = [PollFd::new(&handle, PollFlags::IN)];
-        let patience = Timespec {
+        let limit = Timespec {
             tv_sec: 60,
             tv_nsec: 0,
         };
-        assert_eq!(poll(&mut ended, Some(&patience)).unwrap(), 1, "{mode}");
+        assert_eq!(poll(&mut ended, Some(&limit)).unwrap(), 1, "{mode}");
     }
 }
 
 #[test]
-fn an_interrupted_run_reports_what_it_has() {
+fn an_interrupted_run_reports_its_complete_blocks() {
     let dir = laboratory(&experiment(1.5, "").replace("blocks = 8", "blocks = 500"));
     let mut child = start_until(dir.path(), 1);
     send(&child, Signal::INT);
@@ -535,14 +536,14 @@ fn a_budget_ends_a_run_after_a_whole_block() {
 #[test]
 fn an_interrupt_before_the_first_block_ends_the_check() {
     // The script interrupts the lab during the check.
-    let (dir, out) = run_beside("impatient", "[ $word = check ] && kill -INT $PPID");
+    let (dir, out) = run_beside("interrupting", "[ $word = check ] && kill -INT $PPID");
     assert_eq!(out.status.code(), Some(130), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("no block was measured"));
     assert!(!dir.path().join("lab/results").exists());
 }
 
 #[test]
-fn each_row_states_its_loop() {
+fn each_row_states_whether_its_load_is_open_or_closed() {
     let open = "[[workload]]\nname = \"at-{size}\"\nsizes = [5, 50]\nload = \"open\"\n";
     let dir = laboratory(&experiment(1.5, open));
     let out = run(dir.path(), &["run", "t", "--allow-debug"]);
@@ -555,7 +556,7 @@ fn each_row_states_its_loop() {
         let loops: Vec<_> = rows.filter_map(|mut row| row.nth(2)).collect();
         assert_eq!(loops, [words, words], "{workload}: {figures}");
     }
-    // A workload with a rate is reported as such.
+    // Workloads with a fixed rate declare an open load.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/experiments");
     for entry in fs::read_dir(root).unwrap() {
         let file = fs::read_to_string(entry.unwrap().path()).unwrap();
@@ -590,7 +591,7 @@ fn an_alias_runs_each_of_its_experiments() {
 }
 
 #[test]
-fn a_resumed_run_must_be_the_same_run() {
+fn a_run_is_not_resumed_after_its_parts_changed() {
     let dir = laboratory(&experiment(1.5, ""));
     assert!(
         run(dir.path(), &["run", "t", "--allow-debug"])
@@ -615,7 +616,7 @@ fn a_resumed_run_must_be_the_same_run() {
 }
 
 #[test]
-fn nobody_is_named_in_a_fingerprint() {
+fn a_result_set_contains_no_path_or_host_name() {
     let dir = laboratory(&experiment(1.5, ""));
     assert!(
         run(dir.path(), &["run", "t", "--allow-debug"])
@@ -688,7 +689,7 @@ fn whole_processes_are_measured_and_compared() {
 }
 
 #[test]
-fn a_guarded_server_ends_with_a_starter_that_is_killed() {
+fn a_guarded_server_ends_when_its_starter_is_killed() {
     // The starter reports the process id of the server, and waits for the server.
     let script = "\"$1\" guard $$ -- sleep 600 & echo $!; wait";
     let mut starter = Command::new("sh")
@@ -697,36 +698,36 @@ fn a_guarded_server_ends_with_a_starter_that_is_killed() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    let said = starter.stdout.take().unwrap();
-    BufReader::new(said).read_line(&mut line).unwrap();
+    let output = starter.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut line).unwrap();
     let server = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
     let handle = pidfd_open(server, PidfdFlags::empty()).unwrap();
     let name = || fs::read_to_string(format!("/proc/{}/comm", line.trim())).unwrap();
     while name().trim() != "sleep" {
-        assert!(starter.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(starter.try_wait().unwrap().is_none(), "it ended early");
         std::thread::yield_now();
     }
     starter.kill().unwrap();
     starter.wait().unwrap();
     // The handle of a process becomes readable when the process ends.
     let mut ended = [PollFd::new(&handle, PollFlags::IN)];
-    let patience = Timespec {
+    let limit = Timespec {
         tv_sec: 60,
         tv_nsec: 0,
     };
-    assert_eq!(poll(&mut ended, Some(&patience)).unwrap(), 1, "it lives on");
+    assert_eq!(poll(&mut ended, Some(&limit)).unwrap(), 1, "it still runs");
 }
 
 #[test]
-fn without_perf_nothing_is_profiled_and_that_is_said() {
+fn a_profile_without_perf_is_an_error() {
     let dir = laboratory(&experiment(1.5, ""));
     let mut profile = lab(dir.path(), &["profile", "t", "--allow-debug"]);
     let out = profile.env("PATH", dir.path()).output().unwrap();
     assert_eq!(out.status.code(), Some(2));
-    let said = text(&out.stderr);
+    let message = text(&out.stderr);
     assert!(
-        said.contains("there is no `perf` on this machine"),
-        "{said}"
+        message.contains("there is no `perf` on this machine"),
+        "{message}"
     );
     assert!(!dir.path().join("lab/results").exists());
 }
@@ -775,7 +776,7 @@ done
     )
 }
 
-/// Runs the experiment of [`experiment`] with one more contender, a script.
+/// Runs the experiment of [`experiment`] with another contender, a script.
 fn run_beside(name: &str, faults: &str) -> (TempDir, Output) {
     let dir = tempfile::tempdir().unwrap();
     let contender = script(dir.path(), name, faults);
@@ -797,22 +798,22 @@ fn row<'a>(report: &'a str, words: &str) -> &'a str {
 }
 
 #[test]
-fn a_contender_that_does_all_right_is_measured() {
+fn a_script_without_faults_is_measured() {
     let (_dir, out) = run_beside("script", "");
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     assert!(row(&text(&out.stdout), "quick beside script").contains("| 8   |"));
 }
 
 #[test]
-fn a_contender_that_fails_the_check_is_a_row_and_the_rest_goes_on() {
+fn a_contender_that_fails_the_check_does_not_stop_the_others() {
     for (name, faults, what) in [
         (
-            "complains",
+            "refuses",
             r"[ $word = check ] && answer='error\tno port'",
             "no port",
         ),
         (
-            "dies",
+            "exits",
             "[ $word = check ] && exit 3",
             "ended: exit status: 3",
         ),
@@ -824,9 +825,9 @@ fn a_contender_that_fails_the_check_is_a_row_and_the_rest_goes_on() {
         ("silent", "exit 0", "ended: exit status: 0"),
     ] {
         let (dir, out) = run_beside(name, faults);
-        let (report, complaint) = (text(&out.stdout), text(&out.stderr));
-        assert_eq!(out.status.code(), Some(1), "{name}: {complaint}");
-        assert!(complaint.contains(&format!("{name} failed")), "{complaint}");
+        let (report, message) = (text(&out.stdout), text(&out.stderr));
+        assert_eq!(out.status.code(), Some(1), "{name}: {message}");
+        assert!(message.contains(&format!("{name} failed")), "{message}");
         let failed = row(&report, &format!("| {name} "));
         assert!(
             failed.contains("| check |") && failed.contains(what),
@@ -847,17 +848,17 @@ fn a_contender_that_fails_the_check_is_a_row_and_the_rest_goes_on() {
 #[test]
 fn a_contender_that_fails_twice_is_not_started_again() {
     let faults = r"case $word$fields in run*block=[2-9]*) answer='error\tlost its disk' ;; esac";
-    let (dir, out) = run_beside("tired", faults);
+    let (dir, out) = run_beside("failing", faults);
     let report = text(&out.stdout);
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
     let failures = report
         .lines()
-        .filter(|line| line.starts_with("| tired ") && line.contains("lost its disk"));
+        .filter(|line| line.starts_with("| failing ") && line.contains("lost its disk"));
     let blocks: Vec<&str> = failures.filter_map(|line| line.split('|').nth(2)).collect();
     let blocks: Vec<&str> = blocks.iter().map(|block| block.trim()).collect();
     assert_eq!(blocks, ["3", "4"], "{report}");
     // Two blocks are complete: too few to decide. No incomplete block is among them.
-    let claim = row(&report, "quick beside tired");
+    let claim = row(&report, "quick beside failing");
     assert!(
         claim.contains("| 2   |") && claim.contains("cannot tell"),
         "{claim}"
@@ -869,7 +870,7 @@ fn a_contender_that_fails_twice_is_not_started_again() {
 }
 
 #[test]
-fn only_whole_sets_become_records() {
+fn an_incomplete_set_cannot_be_recorded() {
     for (words, what) in [
         (&["--quick"][..], "quick run"),
         (&["--only", "quick"], "it ran quick only"),
@@ -881,31 +882,31 @@ fn only_whole_sets_become_records() {
         let record = ["record", set.to_str().unwrap(), "lab/record/t"];
         let refused = run(dir.path(), &record);
         assert_eq!(refused.status.code(), Some(2), "{words:?}");
-        let complaint = text(&refused.stderr);
-        assert!(complaint.contains(what), "{complaint}");
+        let message = text(&refused.stderr);
+        assert!(message.contains(what), "{message}");
     }
 }
 
 #[test]
-fn a_claim_without_a_figure_is_no_record() {
-    let claim = "[[claim]]\ntext = \"quick says what it syncs\"\ncompare = [\"quick\", \"slow\"]\nmetric = \"syncs\"\nexpect = \"lower\"\nmax_ratio = 1.0\n";
+fn a_set_with_a_claim_without_figures_cannot_be_recorded() {
+    let claim = "[[claim]]\ntext = \"quick does fewer syncs\"\ncompare = [\"quick\", \"slow\"]\nmetric = \"syncs\"\nexpect = \"lower\"\nmax_ratio = 1.0\n";
     let dir = laboratory(&(experiment(1.5, "") + claim));
     let out = run(dir.path(), &["run", "t", "--allow-debug"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
     let report = text(&out.stdout);
-    assert!(row(&report, "what it syncs").contains("| not measured |"));
+    assert!(row(&report, "fewer syncs").contains("| not measured |"));
     let set = result_set(dir.path());
     let record = ["record", set.to_str().unwrap(), "lab/record/t"];
     let refused = run(dir.path(), &record);
     assert_eq!(refused.status.code(), Some(2));
-    let complaint = text(&refused.stderr);
-    let words = "nothing was measured for the claim `quick says what it syncs`";
-    assert!(complaint.contains(words), "{complaint}");
+    let message = text(&refused.stderr);
+    let words = "nothing was measured for the claim `quick does fewer syncs`";
+    assert!(message.contains(words), "{message}");
     assert!(!dir.path().join("lab/record").exists());
 }
 
 #[test]
-fn mistakes_on_the_command_line_end_in_2() {
+fn an_invalid_command_line_exits_with_2() {
     let dir = laboratory(&experiment(1.5, ""));
     for words in [
         &["run", "nothing"][..],
@@ -927,7 +928,7 @@ fn mistakes_on_the_command_line_end_in_2() {
 }
 
 #[test]
-fn an_experiment_names_the_peers_that_it_needs() {
+fn peers_lists_the_groups_that_an_experiment_needs() {
     let peers = |words: &[&str]| text(&run(Path::new("."), words).stdout);
     assert_eq!(peers(&["peers", "store-write"]), "libraries\n");
     assert_eq!(peers(&["peers", "ffi-pipeline"]), "json\nbindings\n");

@@ -1,4 +1,4 @@
-//! The store contenders give equal answers, detect a lost record, and leave no files.
+//! The store contenders give equal answers and leave no files.
 #![allow(clippy::unwrap_used)] // a failed set-up is a failed test
 
 use std::fs;
@@ -46,7 +46,7 @@ name = "small"
 items = 600
 params = { producers = 3, messages = 600, bytes = 50, batch = 7, window = 2 }
 [[claim]]
-text = "one sync answers many"
+text = "one sync for many records"
 compare = ["group"]
 metric = "syncs"
 expect = "lower"

@@ -64,7 +64,7 @@ fn steps(parser: &mut weir_psyc::Parser, packet: &[u8]) -> Result<u64, Contender
 pub(super) fn unexpected(step: &ParseStep<'_>) -> ContenderError {
     ContenderError::Refused(match step {
         ParseStep::Error(error) => error.to_string(),
-        _ => "a step that no packet of the lab has".to_owned(),
+        _ => "the parser returned an unexpected step".to_owned(),
     })
 }
 

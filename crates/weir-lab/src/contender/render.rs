@@ -1,7 +1,7 @@
-//! Parses a packet and renders it again from the parsed parts, as a router does that inspects
+//! Parses a packet and renders it again from the parsed parts, like a router that inspects
 //! packets.
 //!
-//! The content is that of the written packet, which must equal the content of the read packet. Our
+//! The content of the written packet must equal the content of the parsed packet. Our
 //! codec writes the length of each item if the parsed item had a length, so the bytes are equal.
 
 use quick_xml::events::Event;
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_was_read() {
+    fn a_rendered_packet_has_the_content_of_the_parsed_packet() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/psyc/packets");
         let mut files = 0;
         for entry in fs::read_dir(dir).unwrap() {

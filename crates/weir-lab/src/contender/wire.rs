@@ -1,7 +1,7 @@
 //! The loop around every parser: loads a packet, checks it, and times passes.
 //!
-//! A [`Parser`] computes two values of a packet. Its *content* is a hash that does not depend on
-//! the parser, computed once before the timing. Its *touch* is a sum over every slice that a pass
+//! A [`Parser`] computes two values of a packet. The *content* is a hash that does not depend on
+//! the parser, computed once before the timing. The *touch* is a sum over every slice that a pass
 //! returns, computed in every pass, so that the compiler cannot remove the pass.
 //!
 //! Content is the wrapping sum, over the parts of the packet in any order, of
@@ -10,8 +10,8 @@
 //! name 0x00 value, `t` text that is not only white space; JSON `k` key, `s`
 //! string; PSYC `v` operator name 0x00 value, `m` method, `d` data.
 //!
-//! Invariant: the timed part does not copy the input. Parsers that destroy
-//! their input are exempt, and declare it.
+//! Invariant: the timed part does not copy the input. Parsers that overwrite
+//! their input are exempt, and their documentation states it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -144,14 +144,14 @@ pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Content of `packet` by `parser`, after a check that two passes touch equal data.
+    /// Checks that two passes of `parser` touch equal data, and returns the content of `packet`.
     pub(crate) fn content<P: Parser>(mut parser: P, packet: &[u8]) -> u64 {
         assert_eq!(parser.pass(packet).unwrap(), parser.pass(packet).unwrap());
         parser.content(packet).unwrap()
     }
 
     #[test]
-    fn a_run_touches_n_times_what_the_check_touched() {
+    fn the_touch_of_a_run_is_a_multiple_of_the_touch_of_the_check() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"some bytes").unwrap();
         let mut wire = Wire::new(Empty);

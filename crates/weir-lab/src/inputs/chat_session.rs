@@ -1,7 +1,7 @@
 //! The sessions of `chat-client`: the packets that a server sends to one client, in four syntaxes.
 //!
 //! A session of N packets is drawn from the `SplitMix64` sequence with the seed N: presence of
-//! [`CONTACTS`] contacts, people who enter and leave one room, messages in the room and to the
+//! [`CONTACTS`] contacts, members who enter and leave one room, messages in the room and to the
 //! client alone, and pings. Some messages in the room begin with the name of the client, some have
 //! several lines, and some have characters that XML or JSON must escape.
 //!
@@ -9,7 +9,7 @@
 //! client gets whole packets, as it does from a websocket. A second file has the expected reply to
 //! each packet, which is empty if the client must not reply.
 //!
-//! Invariant: the packets of number K say the same in all syntaxes.
+//! Invariant: the packets of number K have equal content in all syntaxes.
 
 mod replies;
 
@@ -32,7 +32,7 @@ pub const PACKETS_MAX: u64 = 100_000;
 pub const CONTACTS: usize = 64;
 /// The host of the contacts, and of the sender of pings.
 pub const HOST: &str = "lock.example";
-/// The name of the client. A message that begins with it and a comma wants an answer.
+/// The name of the client. It must answer a message that begins with this name and a comma.
 pub const OWN_NICK: &str = "warden";
 /// The address of the client in XMPP and JSON.
 pub const OWN_JID: &str = "warden@mill.example";
@@ -41,12 +41,12 @@ pub const ROOM_JID: &str = "weir@chat.lock.example";
 /// The room in PSYC.
 pub const ROOM_UNIFORM: &str = "psyc://chat.lock.example/@weir";
 
-/// The words of the PSYC packets.
+/// The names and methods of the PSYC packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Vocabulary {
     /// Routing: the context that a packet is about.
     pub context: &'static [u8],
-    /// Routing: who sent it to the context.
+    /// Routing: the sender of a packet that the context forwards.
     pub source_relay: &'static [u8],
     /// Routing: the sender.
     pub source: &'static [u8],
@@ -129,9 +129,9 @@ pub const SHOWS: [(&str, u8); 6] = [
     ("chat", 8),
 ];
 
-/// What one packet says.
+/// The content of one packet, for all syntaxes.
 #[derive(Clone, Debug)]
-enum Line {
+enum PacketContent {
     Presence { nick: String, show: usize },
     Enter { nick: String },
     Leave { nick: String },
@@ -206,14 +206,14 @@ fn text(rng: &mut SplitMix64) -> String {
 }
 
 /// The packets of a session of `size`.
-fn lines(size: u64) -> Vec<Line> {
+fn contents(size: u64) -> Vec<PacketContent> {
     let mut rng = SplitMix64::new(size);
     let mut present: Vec<usize> = Vec::new();
     let mut absent: Vec<usize> = (0..CONTACTS).collect();
-    let mut lines = Vec::new();
+    let mut contents = Vec::new();
     for id in 0..size {
         let contact = nick(rng.below(CONTACTS));
-        let line = match rng.below(100) {
+        let content = match rng.below(100) {
             0..45 if !present.is_empty() => {
                 let nick = nick(present[rng.below(present.len())]);
                 let called = rng.below(12) == 0;
@@ -223,13 +223,13 @@ fn lines(size: u64) -> Vec<Line> {
                     String::new()
                 };
                 let text = start + &text(&mut rng);
-                Line::Public { nick, text }
+                PacketContent::Public { nick, text }
             }
-            45..65 => Line::Presence {
+            45..65 => PacketContent::Presence {
                 nick: contact,
                 show: rng.below(SHOWS.len()),
             },
-            65..80 => Line::Private {
+            65..80 => PacketContent::Private {
                 nick: contact,
                 text: text(&mut rng),
                 id,
@@ -237,18 +237,18 @@ fn lines(size: u64) -> Vec<Line> {
             80..87 if present.len() > 1 => {
                 let member = present.swap_remove(rng.below(present.len()));
                 absent.push(member);
-                Line::Leave { nick: nick(member) }
+                PacketContent::Leave { nick: nick(member) }
             }
             0..95 if !absent.is_empty() => {
                 let member = absent.swap_remove(rng.below(absent.len()));
                 present.push(member);
-                Line::Enter { nick: nick(member) }
+                PacketContent::Enter { nick: nick(member) }
             }
-            _ => Line::Ping { id },
+            _ => PacketContent::Ping { id },
         };
-        lines.push(line);
+        contents.push(content);
     }
-    lines
+    contents
 }
 
 /// The bytes of `text` in XML, where it is not in an attribute.
@@ -256,11 +256,11 @@ pub fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-impl Line {
+impl PacketContent {
     fn xml(&self) -> String {
         let to = OWN_JID;
         match self {
-            Line::Presence { nick, show } => {
+            PacketContent::Presence { nick, show } => {
                 let from = format!("{nick}@{HOST}/quay");
                 match SHOWS[*show].0 {
                     "unavailable" => {
@@ -272,21 +272,21 @@ impl Line {
                     }
                 }
             }
-            Line::Enter { nick } => format!(
+            PacketContent::Enter { nick } => format!(
                 "<presence from='{ROOM_JID}/{nick}' to='{to}'><x xmlns='http://jabber.org/protocol/muc#user'><item affiliation='member' role='participant'/></x></presence>"
             ),
-            Line::Leave { nick } => format!(
+            PacketContent::Leave { nick } => format!(
                 "<presence from='{ROOM_JID}/{nick}' to='{to}' type='unavailable'><x xmlns='http://jabber.org/protocol/muc#user'><item affiliation='member' role='none'/></x></presence>"
             ),
-            Line::Public { nick, text } => format!(
+            PacketContent::Public { nick, text } => format!(
                 "<message from='{ROOM_JID}/{nick}' to='{to}' type='groupchat'><body>{}</body></message>",
                 escape_xml(text)
             ),
-            Line::Private { nick, text, id } => format!(
+            PacketContent::Private { nick, text, id } => format!(
                 "<message from='{nick}@{HOST}/quay' to='{to}' type='chat' id='m{id}'><body>{}</body><request xmlns='urn:xmpp:receipts'/></message>",
                 escape_xml(text)
             ),
-            Line::Ping { id } => format!(
+            PacketContent::Ping { id } => format!(
                 "<iq from='{HOST}' to='{to}' type='get' id='m{id}'><ping xmlns='urn:xmpp:ping'/></iq>"
             ),
         }
@@ -296,7 +296,7 @@ impl Line {
         let to = OWN_JID;
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         match self {
-            Line::Presence { nick, show } => {
+            PacketContent::Presence { nick, show } => {
                 let mut packet = format!(
                     "{{\"type\":\"presence\",\"from\":\"{nick}@{HOST}/quay\",\"to\":\"{to}\""
                 );
@@ -306,21 +306,21 @@ impl Line {
                 }
                 packet + "}"
             }
-            Line::Enter { nick } => format!(
+            PacketContent::Enter { nick } => format!(
                 "{{\"type\":\"presence\",\"from\":\"{ROOM_JID}/{nick}\",\"to\":\"{to}\",\"affiliation\":\"member\",\"role\":\"participant\"}}"
             ),
-            Line::Leave { nick } => format!(
+            PacketContent::Leave { nick } => format!(
                 "{{\"type\":\"presence\",\"from\":\"{ROOM_JID}/{nick}\",\"to\":\"{to}\",\"show\":\"unavailable\",\"affiliation\":\"member\",\"role\":\"none\"}}"
             ),
-            Line::Public { nick, text } => format!(
+            PacketContent::Public { nick, text } => format!(
                 "{{\"type\":\"groupchat\",\"from\":\"{ROOM_JID}/{nick}\",\"to\":\"{to}\",\"body\":{}}}",
                 quoted(text)
             ),
-            Line::Private { nick, text, id } => format!(
+            PacketContent::Private { nick, text, id } => format!(
                 "{{\"type\":\"chat\",\"from\":\"{nick}@{HOST}/quay\",\"to\":\"{to}\",\"id\":\"m{id}\",\"body\":{}}}",
                 quoted(text)
             ),
-            Line::Ping { id } => format!(
+            PacketContent::Ping { id } => format!(
                 "{{\"type\":\"ping\",\"from\":\"{HOST}\",\"to\":\"{to}\",\"id\":\"m{id}\"}}"
             ),
         }
@@ -331,38 +331,38 @@ impl Line {
         let person = |nick: &str| format!("psyc://{HOST}/~{nick}");
         let room = ROOM_UNIFORM.to_owned();
         let (first, second, entity, method, data) = match self {
-            Line::Presence { nick, show } => (
+            PacketContent::Presence { nick, show } => (
                 (words.context, person(nick)),
                 None,
                 Some((words.availability, SHOWS[*show].1.to_string())),
                 words.presence,
                 "",
             ),
-            Line::Enter { nick } | Line::Leave { nick } => (
+            PacketContent::Enter { nick } | PacketContent::Leave { nick } => (
                 (words.context, room),
                 Some((words.source_relay, person(nick))),
                 Some((words.nick, nick.clone())),
                 match self {
-                    Line::Enter { .. } => words.enter,
+                    PacketContent::Enter { .. } => words.enter,
                     _ => words.leave,
                 },
                 "",
             ),
-            Line::Public { nick, text } => (
+            PacketContent::Public { nick, text } => (
                 (words.context, room),
                 Some((words.source_relay, person(nick))),
                 Some((words.nick, nick.clone())),
                 words.public,
                 text.as_str(),
             ),
-            Line::Private { nick, text, id } => (
+            PacketContent::Private { nick, text, id } => (
                 (words.source, person(nick)),
                 Some((words.tag, format!("m{id}"))),
                 None,
                 words.private,
                 text.as_str(),
             ),
-            Line::Ping { id } => (
+            PacketContent::Ping { id } => (
                 (words.source, format!("psyc://{HOST}/")),
                 Some((words.tag, format!("m{id}"))),
                 None,
@@ -380,7 +380,7 @@ impl Line {
             .iter()
             .map(|(name, value)| match self {
                 // The availability of a contact is stored until it changes.
-                Line::Presence { .. } => Modifier::assign(name, value.as_bytes()),
+                PacketContent::Presence { .. } => Modifier::assign(name, value.as_bytes()),
                 _ => Modifier::set(name, value.as_bytes()),
             })
             .collect();
@@ -403,29 +403,29 @@ fn render(
 
 /// The session of `size` packets in `psyc`, `psyc-c`, `xml` or `json`; `None` for other words.
 pub fn session(size: u64, syntax: &str) -> Option<Vec<u8>> {
-    messages(size, |line| {
+    messages(size, |content| {
         Some(match syntax {
-            "psyc" => line.psyc(&LONG).ok()?,
-            "psyc-c" => line.psyc(&COMPACT).ok()?,
-            "xml" => line.xml().into_bytes(),
-            "json" => line.json().into_bytes(),
+            "psyc" => content.psyc(&LONG).ok()?,
+            "psyc-c" => content.psyc(&COMPACT).ok()?,
+            "xml" => content.xml().into_bytes(),
+            "json" => content.json().into_bytes(),
             _ => return None,
         })
     })
 }
 
 /// A file with one message for each packet of the session of `size`.
-fn messages(size: u64, message: impl Fn(&Line) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+fn messages(size: u64, message: impl Fn(&PacketContent) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut file = Vec::new();
-    for line in lines(size) {
-        let message = message(&line)?;
+    for content in contents(size) {
+        let message = message(&content)?;
         file.extend_from_slice(format!("{}\n", message.len()).as_bytes());
         file.extend_from_slice(&message);
     }
     Some(file)
 }
 
-/// The ranges of the packets in the bytes of a file; `None` if they are not such a file.
+/// The ranges of the packets in the bytes of a file; `None` if the file is not well-formed.
 pub fn packets(file: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut packets = Vec::new();
     let mut at = 0;
@@ -485,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_syntax_has_all_packets_and_nothing_else_is_a_session() {
+    fn every_syntax_has_all_packets_and_other_bytes_are_no_session() {
         for syntax in ["psyc", "psyc-c", "xml", "json"] {
             let file = session(500, syntax).unwrap();
             let found = packets(&file).unwrap();
@@ -501,23 +501,35 @@ mod tests {
 
     #[test]
     fn a_session_has_every_kind_of_packet() {
-        let lines = lines(1000);
-        let count = |is: fn(&Line) -> bool| lines.iter().filter(|line| is(line)).count();
+        let contents = contents(1000);
+        let count =
+            |is: fn(&PacketContent) -> bool| contents.iter().filter(|content| is(content)).count();
         for (kind, count) in [
-            ("presence", count(|l| matches!(l, Line::Presence { .. }))),
-            ("enter", count(|l| matches!(l, Line::Enter { .. }))),
-            ("leave", count(|l| matches!(l, Line::Leave { .. }))),
-            ("public", count(|l| matches!(l, Line::Public { .. }))),
-            ("private", count(|l| matches!(l, Line::Private { .. }))),
-            ("ping", count(|l| matches!(l, Line::Ping { .. }))),
+            (
+                "presence",
+                count(|l| matches!(l, PacketContent::Presence { .. })),
+            ),
+            ("enter", count(|l| matches!(l, PacketContent::Enter { .. }))),
+            ("leave", count(|l| matches!(l, PacketContent::Leave { .. }))),
+            (
+                "public",
+                count(|l| matches!(l, PacketContent::Public { .. })),
+            ),
+            (
+                "private",
+                count(|l| matches!(l, PacketContent::Private { .. })),
+            ),
+            ("ping", count(|l| matches!(l, PacketContent::Ping { .. }))),
             (
                 "called",
-                count(|l| matches!(l, Line::Public { text, .. } if text.starts_with("warden, "))),
+                count(
+                    |l| matches!(l, PacketContent::Public { text, .. } if text.starts_with("warden, ")),
+                ),
             ),
             (
                 "escaped",
                 count(
-                    |l| matches!(l, Line::Private { text, .. } if text.contains(['&', '"', '\n'])),
+                    |l| matches!(l, PacketContent::Private { text, .. } if text.contains(['&', '"', '\n'])),
                 ),
             ),
         ] {

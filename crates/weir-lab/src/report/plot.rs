@@ -20,7 +20,7 @@ const RIGHT: f64 = 850.0;
 const ROW: f64 = 22.0;
 /// Height of the plot area of a curve.
 const TALL: f64 = 260.0;
-/// Ratio of largest to smallest value above which an axis is logarithmic.
+/// An axis is logarithmic if its largest value is above its smallest value times this.
 const LOG_FROM: f64 = 20.0;
 /// The colours of Okabe and Ito, without those that are invisible on white or black.
 const COLOURS: [&str; 7] = [
@@ -144,8 +144,8 @@ fn line(from: (f64, f64), to: (f64, f64), class: &str) -> String {
     )
 }
 
-/// The grid and labels of a horizontal axis below `bottom`.
-fn across(axis: &Axis, top: f64, bottom: f64, label: impl Fn(f64) -> String) -> String {
+/// The grid lines of a horizontal axis from `top` to `bottom`, and the labels below them.
+fn x_grid(axis: &Axis, top: f64, bottom: f64, label: impl Fn(f64) -> String) -> String {
     let mut body = String::new();
     for tick in axis.ticks() {
         let x = axis.at(tick);
@@ -156,7 +156,7 @@ fn across(axis: &Axis, top: f64, bottom: f64, label: impl Fn(f64) -> String) -> 
 }
 
 /// The grid and labels of a vertical axis.
-fn upward(axis: &Axis, label: impl Fn(f64) -> String) -> String {
+fn y_grid(axis: &Axis, label: impl Fn(f64) -> String) -> String {
     let mut body = String::new();
     for tick in axis.ticks() {
         let y = axis.at(tick);
@@ -191,7 +191,7 @@ fn kind(axis: &Axis) -> &'static str {
 pub fn runs(metric: &str, workload: &str, series: &[(Series, f64)]) -> String {
     let all = || series.iter().flat_map(|(series, _)| series.values.iter());
     let axis = Axis::over(all().copied(), LEFT, RIGHT);
-    let (mut body, mut said, mut y) = (String::new(), Vec::new(), 40.0);
+    let (mut body, mut parts, mut y) = (String::new(), Vec::new(), 40.0);
     for (number, (series, median)) in series.iter().enumerate() {
         let paint = colour(number);
         body += &text(LEFT - 8.0, y + 4.0, "end", &series.name);
@@ -204,12 +204,12 @@ pub fn runs(metric: &str, workload: &str, series: &[(Series, f64)]) -> String {
         }
         let x = axis.at(*median);
         body += &line((x, y - 8.0), (x, y + 8.0), "m");
-        said.push(format!("{} {}", series.name, with_unit(metric, *median)));
+        parts.push(format!("{} {}", series.name, with_unit(metric, *median)));
         y += ROW;
     }
-    let grid = across(&axis, 26.0, y - 8.0, |tick| with_unit(metric, tick));
+    let grid = x_grid(&axis, 26.0, y - 8.0, |tick| with_unit(metric, tick));
     let title = format!("{workload}: {metric} of each block{}", kind(&axis));
-    let words = format!("Medians of {metric} at {workload}: {}", said.join(", "));
+    let words = format!("Medians of {metric} at {workload}: {}", parts.join(", "));
     svg(y + 16.0, &title, &words, &(grid + &body))
 }
 
@@ -232,7 +232,7 @@ pub fn forest(claims: &[&Decision]) -> String {
         start: LEFT,
         end: RIGHT,
     };
-    let (mut body, mut said, mut y) = (String::new(), Vec::new(), 40.0);
+    let (mut body, mut parts, mut y) = (String::new(), Vec::new(), 40.0);
     for claim in claims {
         let Some(interval) = claim.interval else {
             continue;
@@ -253,10 +253,10 @@ pub fn forest(claims: &[&Decision]) -> String {
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{}\"/>",
             COLOURS[0]
         );
-        let bar = place(claim.bar);
-        body += &line((bar, y - 8.0), (bar, y + 8.0), "b");
+        let limit = place(claim.bar);
+        body += &line((limit, y - 8.0), (limit, y + 8.0), "b");
         body += &text(LEFT - 8.0, y + 4.0, "end", claim.verdict.word());
-        said.push(format!(
+        parts.push(format!(
             "{name} {} from {} to {}, {}",
             amount(claim, interval.centre),
             amount(claim, interval.low),
@@ -265,19 +265,19 @@ pub fn forest(claims: &[&Decision]) -> String {
         ));
         y += ROW * 1.2;
     }
-    let mut grid = across(&axis, 26.0, y - 8.0, |tick| {
+    let mut grid = x_grid(&axis, 26.0, y - 8.0, |tick| {
         format!("{}x", significant(tick))
     });
     let one = axis.at(1.0);
     grid += &line((one, 26.0), (one, y - 8.0), "m");
-    let title = "Ratios with 95 % intervals; the dashed mark is the bar of the claim";
-    svg(y + 16.0, title, &said.join("; "), &(grid + &body))
+    let title = "Ratios with 95 % intervals; the dashed mark is the limit of the claim";
+    svg(y + 16.0, title, &parts.join("; "), &(grid + &body))
 }
 
-/// Samples by the share of samples above them; the axis of shares is logarithmic.
+/// The samples of each series over the share of samples above them, on a logarithmic axis.
 pub fn percentiles(metric: &str, workload: &str, series: &[Series]) -> String {
     let all = || series.iter().flat_map(|series| series.values.iter());
-    let up = Axis::over(all().copied(), 30.0 + TALL, 30.0);
+    let vertical = Axis::over(all().copied(), 30.0 + TALL, 30.0);
     let most = series.iter().map(|series| series.values.len()).max();
     let most = count(most.unwrap_or(1).max(10));
     let shares = Axis {
@@ -287,7 +287,7 @@ pub fn percentiles(metric: &str, workload: &str, series: &[Series]) -> String {
         start: LEFT,
         end: RIGHT,
     };
-    let mut body = upward(&up, |tick| with_unit(metric, tick));
+    let mut body = y_grid(&vertical, |tick| with_unit(metric, tick));
     for (share, name) in [
         (2.0, "p50"),
         (10.0, "p90"),
@@ -305,29 +305,36 @@ pub fn percentiles(metric: &str, workload: &str, series: &[Series]) -> String {
         let n = count(ordered.len());
         let points = ordered.iter().enumerate().map(|(rank, value)| {
             let above = n / (n - count(rank));
-            format!("{:.1},{:.1}", shares.at(above), up.at(*value))
+            format!("{:.1},{:.1}", shares.at(above), vertical.at(*value))
         });
         body += &path(&points.collect::<Vec<_>>(), number);
     }
     body += &names(series.iter().map(|series| series.name.as_str()));
-    let title = format!("{workload}: {metric} of samples by percentile{}", kind(&up));
+    let title = format!(
+        "{workload}: {metric} of samples by percentile{}",
+        kind(&vertical)
+    );
     svg(TALL + 56.0, &title, &title, &body)
 }
 
 /// Figures over a parameter: medians as a line, and the range from smallest to largest as a band.
 pub fn lines(metric: &str, parameter: &str, series: &[(String, Vec<Point>)]) -> String {
     let all = || series.iter().flat_map(|(_, points)| points.iter());
-    let up = Axis::over(all().flat_map(|point| point.range), 30.0 + TALL, 30.0);
-    let along = Axis::over(all().map(|point| point.at), LEFT, RIGHT);
-    let mut body = upward(&up, |tick| with_unit(metric, tick));
-    body += &across(&along, 30.0, 30.0 + TALL, |tick| format!("{tick}"));
+    let vertical = Axis::over(all().flat_map(|point| point.range), 30.0 + TALL, 30.0);
+    let horizontal = Axis::over(all().map(|point| point.at), LEFT, RIGHT);
+    let mut body = y_grid(&vertical, |tick| with_unit(metric, tick));
+    body += &x_grid(&horizontal, 30.0, 30.0 + TALL, |tick| format!("{tick}"));
     for (number, (_, points)) in series.iter().enumerate() {
         let place = |point: &Point, which: usize| {
-            format!("{:.1},{:.1}", along.at(point.at), up.at(point.range[which]))
+            format!(
+                "{:.1},{:.1}",
+                horizontal.at(point.at),
+                vertical.at(point.range[which])
+            )
         };
-        let there = points.iter().map(|point| place(point, 0));
-        let back = points.iter().rev().map(|point| place(point, 2));
-        let band: Vec<String> = there.chain(back).collect();
+        let smallest = points.iter().map(|point| place(point, 0));
+        let largest = points.iter().rev().map(|point| place(point, 2));
+        let band: Vec<String> = smallest.chain(largest).collect();
         let _ = writeln!(
             body,
             "<polygon points=\"{}\" fill=\"{}\" fill-opacity=\"0.2\"/>",
@@ -340,7 +347,7 @@ pub fn lines(metric: &str, parameter: &str, series: &[(String, Vec<Point>)]) -> 
     body += &names(series.iter().map(|(name, _)| name.as_str()));
     let title = format!(
         "{parameter}: {metric}, median and range of the blocks{}",
-        kind(&up)
+        kind(&vertical)
     );
     svg(TALL + 56.0, &title, &title, &body)
 }
@@ -388,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_place() {
+    fn names_are_escaped() {
         let series = Series {
             name: "<a> & \"b\"".to_owned(),
             values: vec![1.0, 2.0],

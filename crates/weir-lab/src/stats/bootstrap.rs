@@ -9,7 +9,7 @@ use crate::rng::SplitMix64;
 
 /// Resamples of one interval.
 pub const RESAMPLES: usize = 10_000;
-/// Share of the resampled medians an interval spans.
+/// Share of the resampled medians that an interval spans.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// A median with its interval.
@@ -23,7 +23,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Median and interval of `values`; `None` when there are none. Time is
+/// Median and interval of `values`; `None` if there are none. Time is
 /// `RESAMPLES` times the number of values.
 pub fn median_interval(values: &[f64], seed: u64) -> Option<Interval> {
     let mut scratch = values.to_vec();
@@ -54,7 +54,7 @@ mod tests {
     /// Expected ends from `tests/vectors/statistics.py`, which draws with its
     /// own `SplitMix64` and takes medians and ranks with `NumPy`.
     #[test]
-    fn interval_matches_the_python_version() {
+    fn interval_matches_the_python_script() {
         let ratios = [0.71, 0.74, 0.69, 0.75, 0.72, 0.70, 0.78, 0.73, 0.715, 0.735];
         let interval = median_interval(&ratios, 42).unwrap();
         assert!((interval.centre - 0.725).abs() < 1e-12, "{interval:?}");
@@ -65,13 +65,13 @@ mod tests {
     const BOOT_HIGH: f64 = 0.742_499_999_999_999_9;
 
     #[test]
-    fn equal_values_have_no_width() {
+    fn equal_values_have_an_interval_of_width_zero() {
         let interval = median_interval(&[2.5; 7], 1).unwrap();
         assert_eq!((interval.low, interval.high), (2.5, 2.5));
     }
 
     #[test]
-    fn the_seed_decides_the_interval() {
+    fn equal_seeds_give_equal_intervals() {
         let values: Vec<f64> = (0..10).map(|i| f64::from(i * i)).collect();
         assert_eq!(median_interval(&values, 5), median_interval(&values, 5));
         assert_eq!(median_interval(&[], 5), None);

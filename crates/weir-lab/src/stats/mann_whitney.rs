@@ -1,4 +1,4 @@
-//! The U of Mann and Whitney for two lists that are not paired, and the shift of Hodges and Lehmann
+//! The U test of Mann and Whitney for two lists that are not paired, and the Hodges-Lehmann shift
 //! between the lists, with the interval of the test.
 //!
 //! The test is exact without ties and up to [`EXACT_MAX`] values in each list. Otherwise it is the
@@ -9,7 +9,7 @@ use super::{median_of_mut, sorted};
 
 /// Maximum number of values in a list for the exact distribution.
 pub const EXACT_MAX: usize = 50;
-/// Standard deviations that leave 2.5 % beyond them.
+/// Number of standard deviations above which 2.5 % of the normal distribution lie.
 const NORMAL_TAIL: f64 = 1.959_963_984_540_054;
 
 /// The shift of the second list against the first.
@@ -21,7 +21,7 @@ pub struct Shift {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Probability, if the lists did not differ, of ranks at least this far apart.
+    /// Probability of ranks at least this far apart, if the lists do not differ.
     pub p: f64,
 }
 
@@ -49,9 +49,9 @@ pub fn shift(first: &[f64], second: &[f64]) -> Option<Shift> {
     let total = (m + n) as f64;
     let exact = tied == 0.0 && m <= EXACT_MAX && n <= EXACT_MAX;
     let spread = (pairs / 12.0 * (total + 1.0 - tied / (total * (total - 1.0)))).sqrt();
-    let counted = counted(m.min(EXACT_MAX), n.min(EXACT_MAX));
+    let shares = shares_of_u(m.min(EXACT_MAX), n.min(EXACT_MAX));
     let p = if exact {
-        let below = counted.iter().take(smaller as usize + 1);
+        let below = shares.iter().take(smaller as usize + 1);
         (2.0 * below.sum::<f64>()).min(1.0)
     } else if spread > 0.0 {
         let z = ((smaller - pairs / 2.0).abs() - 0.5).max(0.0) / spread;
@@ -61,7 +61,7 @@ pub fn shift(first: &[f64], second: &[f64]) -> Option<Shift> {
     };
     let cut = if m <= EXACT_MAX && n <= EXACT_MAX {
         let mut sum = 0.0;
-        let within = counted.iter().take_while(|share| {
+        let within = shares.iter().take_while(|share| {
             sum += **share;
             sum <= 0.025
         });
@@ -89,9 +89,9 @@ fn ties(values: &[f64]) -> f64 {
 }
 
 /// For each U from 0 to m n, the share of the orders of `m` and `n` values that have this U.
-fn counted(m: usize, n: usize) -> Vec<f64> {
-    // The number of ways is a Gaussian binomial: multiply by 1 - x^(n + i), divide by
-    // 1 - x^i. Each step scales, so that the shares stay below 1.
+fn shares_of_u(m: usize, n: usize) -> Vec<f64> {
+    // The numbers of orders are the coefficients of a Gaussian binomial: for each i, multiply by
+    // 1 - x^(n + i), and divide by 1 - x^i.
     let mut ways = vec![0.0_f64; m * n + 1];
     if let Some(first) = ways.first_mut() {
         *first = 1.0;
@@ -127,22 +127,23 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn apart(n: i32) -> Shift {
+    fn without_overlap(n: i32) -> Shift {
         let first: Vec<f64> = (0..n).map(f64::from).collect();
         let second: Vec<f64> = (0..n).map(|i| f64::from(i) + 100.5).collect();
         shift(&first, &second).unwrap()
     }
 
-    /// The smallest p of 3, 4 and 5 against as many is 2 / (2n over n).
+    /// The smallest p of two lists of n values is 2 / (2n over n).
     #[test]
-    fn lists_that_are_apart_have_the_smallest_p_there_is() {
+    fn lists_without_overlap_have_the_smallest_possible_p() {
         for (n, p) in [
             (3, 0.1),
             (4, 2.0 / 70.0),
             (5, 2.0 / 252.0),
             (10, 2.0 / 184_756.0),
         ] {
-            assert!((apart(n).p - p).abs() < 1e-12, "{n}: {}", apart(n).p);
+            let found = without_overlap(n).p;
+            assert!((found - p).abs() < 1e-12, "{n}: {found}");
         }
     }
 
@@ -158,7 +159,7 @@ mod tests {
             (20, 20, 127),
         ] {
             let mut sum = 0.0;
-            let within = counted(m, n).into_iter().take_while(|share| {
+            let within = shares_of_u(m, n).into_iter().take_while(|share| {
                 sum += share;
                 sum <= 0.025
             });
@@ -170,7 +171,7 @@ mod tests {
     /// membranes): W = 30 for the 5 second values, P(W >= 30) = 0.1272, estimate of the shift -0.305,
     /// 95 % interval from -0.76 to 0.15.
     #[test]
-    fn the_shift_of_a_textbook_example_comes_out() {
+    fn the_shift_of_a_textbook_example_is_correct() {
         let at_term = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
         let early = [1.15, 0.88, 0.90, 0.74, 1.21];
         let shift = shift(&at_term, &early).unwrap();
@@ -189,7 +190,7 @@ mod tests {
 
     /// Holm 1979: the smallest of four is multiplied by four, the next by three.
     #[test]
-    fn corrected_values_grow_with_the_number_of_tests() {
+    fn holm_multiplies_by_the_number_of_remaining_tests() {
         let corrected = holm(&[0.01, 0.04, 0.03, 0.005]);
         for (value, expected) in corrected.iter().zip([0.03, 0.06, 0.06, 0.02]) {
             assert!((value - expected).abs() < 1e-12, "{corrected:?}");

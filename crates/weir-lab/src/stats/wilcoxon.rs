@@ -8,7 +8,7 @@
 /// Maximum number of differences for the exact distribution.
 pub const EXACT_MAX: usize = 50;
 
-/// Probability, if the pairs did not differ, of a rank sum at least this far from its mean; `None`
+/// Probability of a rank sum at least this far from its mean, if the pairs do not differ; `None`
 /// if no difference is left.
 #[allow(clippy::cast_precision_loss)] // ranks of at most some thousand values
 pub fn signed_rank_p(differences: &[f64]) -> Option<f64> {
@@ -126,7 +126,7 @@ mod tests {
     const LONG_P: f64 = 0.035_900_123_215_878_11;
 
     #[test]
-    fn few_pairs_can_say_little() {
+    fn few_pairs_have_a_large_smallest_p() {
         for (n, least) in [(3, 0.25), (6, 0.031_25), (10, 0.001_953_125)] {
             let all_lower: Vec<f64> = (1..=n).map(|i| -f64::from(i)).collect();
             check(&all_lower, least, 1e-12);

@@ -60,7 +60,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Forgets everything.
+    /// Removes all contacts, members and messages.
     pub fn clear(&mut self) {
         self.roster.clear();
         self.members.clear();
@@ -103,9 +103,9 @@ impl Client {
         if let Some(messages) = self.members.get_mut(who) {
             *messages += 1;
         }
-        let place = self.messages % HISTORY;
+        let index = self.messages % HISTORY;
         self.messages += 1;
-        match self.history.get_mut(place) {
+        match self.history.get_mut(index) {
             Some(old) => {
                 old.clear();
                 old.extend_from_slice(text);
@@ -121,7 +121,7 @@ impl Client {
         Some(Reply::Say { text: &self.own })
     }
 
-    /// Changes a contact, which may be new.
+    /// Changes a contact. Adds it if it is new.
     fn change(&mut self, who: &[u8], change: impl FnOnce(&mut Contact)) {
         if let Some(contact) = self.roster.get_mut(who) {
             return change(contact);
@@ -142,9 +142,9 @@ impl Client {
             let messages = messages.to_string();
             pair(b'm', who, messages.as_bytes())
         });
-        let history = self.history.iter().enumerate().map(|(place, text)| {
-            let place = place.to_string();
-            pair(b'h', place.as_bytes(), text)
+        let history = self.history.iter().enumerate().map(|(index, text)| {
+            let index = index.to_string();
+            pair(b'h', index.as_bytes(), text)
         });
         let all = contacts.chain(members).chain(history);
         all.fold(0, u64::wrapping_add)
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn only_messages_that_want_one_get_a_reply() {
+    fn only_private_or_addressed_messages_and_pings_get_a_reply() {
         let mut client = Client::default();
         let replies = [
             (event(Kind::Presence, b"a@h", b""), None),

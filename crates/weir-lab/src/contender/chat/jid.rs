@@ -1,4 +1,4 @@
-//! The part that the clients of XMPP and JSON share: what a stanza means, by its type and by the
+//! The part that the clients of XMPP and JSON share: the event of a stanza, from its type and the
 //! address of its sender.
 
 use super::{Event, Kind};
@@ -18,7 +18,7 @@ pub(super) enum StanzaKind {
 pub(super) struct Stanza<'a> {
     pub(super) kind: StanzaKind,
     pub(super) from: &'a [u8],
-    /// How available the sender is; `unavailable` if it left.
+    /// Availability of the sender; `unavailable` if it left.
     pub(super) show: &'a [u8],
     pub(super) id: &'a [u8],
     pub(super) body: &'a [u8],
@@ -60,7 +60,7 @@ impl<'a> Stanza<'a> {
     }
 }
 
-/// Appends `text` to `out`, with the bytes that `escape` replaces.
+/// Appends `text` to `out`, and replaces each byte for which `escape` returns an escape sequence.
 #[inline]
 pub(super) fn write_escaped(
     text: &[u8],
@@ -68,11 +68,11 @@ pub(super) fn write_escaped(
     escape: impl Fn(u8) -> Option<&'static [u8]>,
 ) {
     let mut plain = 0;
-    for (place, byte) in text.iter().enumerate() {
+    for (index, byte) in text.iter().enumerate() {
         if let Some(escaped) = escape(*byte) {
-            out.extend_from_slice(text.get(plain..place).unwrap_or_default());
+            out.extend_from_slice(text.get(plain..index).unwrap_or_default());
             out.extend_from_slice(escaped);
-            plain = place + 1;
+            plain = index + 1;
         }
     }
     out.extend_from_slice(text.get(plain..).unwrap_or_default());

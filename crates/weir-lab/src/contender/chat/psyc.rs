@@ -1,7 +1,7 @@
 //! PSYC clients: with the codec of this project, in long and in compact names, and with a naive scan
 //! for lines.
 //!
-//! A client compares names for equality: a session has no name that inherits.
+//! A client compares names for equality, because no name in a session inherits from another.
 
 use weir_psyc::{Mode, Modifier, Packet, ParseStep, Parser, Renderer};
 
@@ -77,8 +77,8 @@ impl<'a> Parts<'a> {
         } else {
             return None;
         };
-        let is_of_room = matches!(kind, Kind::Public | Kind::Enter | Kind::Leave);
-        if is_of_room && self.context != ROOM_UNIFORM.as_bytes() {
+        let needs_room = matches!(kind, Kind::Public | Kind::Enter | Kind::Leave);
+        if needs_room && self.context != ROOM_UNIFORM.as_bytes() {
             return None;
         }
         let availability = match (kind, self.availability) {
@@ -157,7 +157,7 @@ fn parts_of<'a>(
     }
 }
 
-/// The naive scan, and replies without a check.
+/// The naive scan; it writes replies without checking them.
 #[derive(Debug)]
 pub struct Lines;
 
@@ -188,7 +188,7 @@ impl Dialect for Lines {
         let target: [&[u8]; 5] = [b":", LONG.target, b"\t", to, b"\n"];
         let pieces = target.into_iter();
         if id.is_empty() {
-            // The text may contain the end mark, so the content has its length.
+            // The text may contain the end mark, so the length of the content is written.
             let length = (method.len() + text.len() + 2).to_string();
             let content: [&[u8]; 5] = [length.as_bytes(), b"\n", method, b"\n", text];
             let pieces = pieces.chain(content);
@@ -210,7 +210,7 @@ mod tests {
     use crate::contender::wire::Parser as _;
 
     #[test]
-    fn both_writers_write_packets_that_say_the_same() {
+    fn both_writers_write_packets_of_equal_content() {
         let (to, id) = (b"psyc://lock.example/~heron".as_slice(), b"m17".as_slice());
         for reply in [
             Reply::Received { to, id },

@@ -1,4 +1,4 @@
-//! The XMPP client with quick-xml: entities of texts are expanded, and its own texts are escaped.
+//! The XMPP client with quick-xml. It expands entities in received texts and escapes its own texts.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use crate::contender::xml::versions;
 use crate::inputs::chat_session::ROOM_JID;
 use crate::protocol::Fields;
 
-/// quick-xml events, and the parts of the present stanza.
+/// quick-xml events, and the parts of the current stanza.
 #[derive(Debug, Default)]
 pub struct QuickXml {
     kind: Option<StanzaKind>,
@@ -76,7 +76,7 @@ impl QuickXml {
         }
     }
 
-    /// Reads a start tag, which is in `depth` other elements.
+    /// Reads a start tag that is inside `depth` other elements.
     fn open(&mut self, tag: &BytesStart<'_>, depth: i32) -> Result<(), ContenderError> {
         match (depth, tag.name().into_inner()) {
             (0, name) => return self.stanza(name, tag),
@@ -88,7 +88,7 @@ impl QuickXml {
         Ok(())
     }
 
-    /// Reads the tag of a stanza. The child of an `iq` says what it is.
+    /// Reads the tag of a stanza. The kind of an `iq` follows from its child.
     fn stanza(&mut self, name: &str, tag: &BytesStart<'_>) -> Result<(), ContenderError> {
         self.kind = match name {
             "presence" => Some(StanzaKind::Presence),

@@ -1,5 +1,5 @@
-//! The cost of an idle connection: resident memory of the server while many connections are open,
-//! each of which has been answered once.
+//! The cost of an idle connection: resident memory of the server while many connections are open.
+//! Each of them received one answer.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::protocol::{Answer, Fields, Timed};
 
 /// Connections that are opened and closed before the first figure, so that one-time allocations of
 /// the server are not counted.
-const BEFORE: usize = 64;
+const WARM_UP: usize = 64;
 /// Maximum bytes of an answer.
 const ANSWER_MAX: usize = 64 << 10;
 /// File descriptors that a process needs besides its connections.
@@ -27,12 +27,12 @@ const SPARE: u64 = 256;
 /// `server_rss` (bytes).
 #[derive(Debug, Default)]
 pub struct Idle {
-    inputs: BTreeMap<usize, One>,
+    inputs: BTreeMap<usize, Measured>,
 }
 
 /// One server for each input, so that memory from one kind of connection is not reused by another.
 #[derive(Debug)]
-struct One {
+struct Measured {
     server: Server,
     http: bool,
     connections: usize,
@@ -40,7 +40,7 @@ struct One {
     base: u64,
 }
 
-/// Raises the limit of descriptors, so that this process and its children can open as many
+/// Raises the limit of descriptors, so that this process and its children can open this number of
 /// connections.
 fn allow(connections: usize) -> Result<(), ContenderError> {
     let need = connections as u64 + SPARE;
@@ -56,8 +56,8 @@ fn allow(connections: usize) -> Result<(), ContenderError> {
         .map_err(|error| failed(format!("{need} descriptors are needed: {error}")))
 }
 
-impl One {
-    fn start(fields: &Fields, input: usize) -> Result<One, ContenderError> {
+impl Measured {
+    fn start(fields: &Fields, input: usize) -> Result<Measured, ContenderError> {
         let port: String = parameter(fields, "port")?;
         let http = match port.as_str() {
             "http" => true,
@@ -72,24 +72,24 @@ impl One {
         Weir::connect(&server.url)
             .and_then(|weir| weir.topic("idle")?.ensure())
             .map_err(failed)?;
-        let mut one = One {
+        let mut measured = Measured {
             server,
             http,
             connections,
             base: 0,
         };
-        one.open(BEFORE)?;
-        one.base = one.server.status("VmRSS");
-        one.server.signal(Signal::STOP)?;
-        Ok(one)
+        measured.open(WARM_UP)?;
+        measured.base = measured.server.status("VmRSS");
+        measured.server.signal(Signal::STOP)?;
+        Ok(measured)
     }
 
-    /// Opens this number of connections, each until after its first answer.
+    /// Opens this number of connections, and reads one answer on each.
     fn open(&self, count: usize) -> Result<Vec<TcpStream>, ContenderError> {
         let mut open = Vec::with_capacity(count);
         for _ in 0..count {
             let mut stream = TcpStream::connect(self.address()?).map_err(failed)?;
-            self.ask(&mut stream)?;
+            self.request(&mut stream)?;
             open.push(stream);
         }
         Ok(open)
@@ -105,9 +105,9 @@ impl One {
         address.ok_or_else(|| failed("no address"))
     }
 
-    /// An event over HTTP, a greeting over the native port; and the answer.
-    fn ask(&self, stream: &mut TcpStream) -> Result<(), ContenderError> {
-        let (question, end): (&[u8], &[u8]) = if self.http {
+    /// Sends an event over HTTP or a greeting over the native port, and reads the answer.
+    fn request(&self, stream: &mut TcpStream) -> Result<(), ContenderError> {
+        let (request, end): (&[u8], &[u8]) = if self.http {
             (
                 b"POST /v1/topics/idle/events HTTP/1.1\r\nhost: localhost\r\nprefer: return=minimal\r\n\
 content-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\":\"b\"}",
@@ -116,7 +116,7 @@ content-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\":\"b\"}",
         } else {
             (b"\n_request_hello\n|\n", b"_status_config\n|\n")
         };
-        stream.write_all(question).map_err(failed)?;
+        stream.write_all(request).map_err(failed)?;
         let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
         while !answer.ends_with(end) {
             let count = stream.read(&mut buffer).map_err(failed)?;
@@ -137,9 +137,9 @@ content-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\":\"b\"}",
         self.server.signal(Signal::CONT)?;
         let (cpu, wall) = (process_cpu_ns(), wall_ns());
         let mut open = self.open(count)?;
-        // From here on, all other connections are idle.
+        // Now, all other connections are idle.
         if let (true, Some(first)) = (self.http, open.first_mut()) {
-            self.ask(first)?;
+            self.request(first)?;
         }
         let rss = self.server.status("VmRSS");
         self.server.signal(Signal::STOP)?;
@@ -156,27 +156,27 @@ content-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\":\"b\"}",
 
 impl Contender for Idle {
     fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
-        let one = One::start(fields, input)?;
-        self.inputs.insert(input, one);
+        let measured = Measured::start(fields, input)?;
+        self.inputs.insert(input, measured);
         Ok(())
     }
 
     fn check(&mut self, input: usize) -> Result<Answer, ContenderError> {
-        let one = self.inputs.get(&input);
-        let one = one.ok_or(ContenderError::NotLoaded(input))?;
-        one.pass(BEFORE)?;
+        let measured = self.inputs.get(&input);
+        let measured = measured.ok_or(ContenderError::NotLoaded(input))?;
+        measured.pass(WARM_UP)?;
         Ok(Answer {
-            touch: one.connections as u64,
+            touch: measured.connections as u64,
             ..Answer::default()
         })
     }
 
     fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
-        let one = self.inputs.get(&input);
-        let one = one.ok_or(ContenderError::NotLoaded(input))?;
+        let measured = self.inputs.get(&input);
+        let measured = measured.ok_or(ContenderError::NotLoaded(input))?;
         let mut sum = Timed::default();
         for _ in 0..iterations {
-            let timed = one.pass(usize::MAX)?;
+            let timed = measured.pass(usize::MAX)?;
             sum.wall_ns += timed.wall_ns;
             sum.cpu_ns += timed.cpu_ns;
             sum.touch = sum.touch.wrapping_add(timed.touch);

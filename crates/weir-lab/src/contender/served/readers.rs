@@ -1,6 +1,6 @@
 //! Writes of one client beside many clients that read pages over HTTP/1.
 //!
-//! One thread puts records over the native port, one after the other, each synced. Another thread
+//! One thread puts records over the native port, one after the other, and each is synced. Another
 //! drives all readers through epoll, at a lower priority, so that the writes do not wait for the
 //! work of the client. A reader requests the next page of a topic, reads the whole answer, and
 //! requests again: at a fixed rate for all readers together, or at once.
@@ -22,9 +22,9 @@ use crate::contender::store::failed;
 use crate::contender::{Contender, ContenderError, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
-/// The topic that is read, and the one that is written.
-const READ: &str = "read";
-const WRITTEN: &str = "written";
+/// The topic that is read, and the topic that is written.
+const READ_TOPIC: &str = "read";
+const WRITTEN_TOPIC: &str = "written";
 /// Records of the topic that is read, and of a page.
 const RECORDS: u64 = 10_000;
 const PAGE_RECORDS: u64 = 100;
@@ -62,7 +62,7 @@ struct Reader {
     head: Vec<u8>,
     /// Remaining bytes of the body; `None` while the head is incomplete.
     body: Option<u64>,
-    busy: bool,
+    awaits_page: bool,
     page: u64,
 }
 
@@ -74,32 +74,32 @@ impl Reader {
             stream,
             head: Vec::new(),
             body: None,
-            busy: false,
+            awaits_page: false,
             page: number % (RECORDS / PAGE_RECORDS),
         };
-        // The server closes a connection without a request when many others are opened.
-        reader.ask()?;
+        // When many connections are open, the server closes those without a request.
+        reader.request()?;
         let mut buffer = vec![0; READ_BYTES];
-        while !reader.take(&mut buffer)? {}
+        while !reader.read(&mut buffer)? {}
         reader.stream.set_nonblocking(true).map_err(failed)?;
         Ok(reader)
     }
 
     /// Requests the next page. A request fits the buffer of an idle connection.
-    fn ask(&mut self) -> Result<(), ContenderError> {
+    fn request(&mut self) -> Result<(), ContenderError> {
         let after = self.page * PAGE_RECORDS;
         self.page = (self.page + 1) % (RECORDS / PAGE_RECORDS);
-        self.busy = true;
+        self.awaits_page = true;
         let request = format!(
-            "GET /v1/topics/{READ}/events?after={after}&limit={PAGE_RECORDS} HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            "GET /v1/topics/{READ_TOPIC}/events?after={after}&limit={PAGE_RECORDS} HTTP/1.1\r\nhost: localhost\r\n\r\n"
         );
         self.stream.write_all(request.as_bytes()).map_err(failed)
     }
 
     /// Reads the available bytes. Returns whether the answer is complete.
-    fn take(&mut self, buffer: &mut [u8]) -> Result<bool, ContenderError> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<bool, ContenderError> {
         let read = match self.stream.read(buffer) {
-            Ok(0) => return Err(failed("the server ended a reader")),
+            Ok(0) => return Err(failed("the server closed the connection of a reader")),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(failed(error)),
@@ -129,14 +129,14 @@ impl Reader {
         let left = self.body.unwrap_or_default();
         let left = left
             .checked_sub(bytes.len() as u64)
-            .ok_or_else(|| failed("an answer is longer than it says"))?;
+            .ok_or_else(|| failed("an answer is longer than its Content-Length"))?;
         self.body = Some(left);
         if left > 0 {
             return Ok(false);
         }
         self.head.clear();
         self.body = None;
-        self.busy = false;
+        self.awaits_page = false;
         Ok(true)
     }
 }
@@ -150,7 +150,7 @@ fn read_all(readers: &mut [Reader], rate: u64, done: &AtomicBool) -> Result<u64,
         let data = epoll::EventData::new_u64(number);
         epoll::add(&poll, &reader.stream, data, epoll::EventFlags::IN).map_err(failed)?;
         if rate == 0 {
-            reader.ask()?;
+            reader.request()?;
         }
     }
     let mut buffer = vec![0; READ_BYTES];
@@ -162,10 +162,10 @@ fn read_all(readers: &mut [Reader], rate: u64, done: &AtomicBool) -> Result<u64,
         if rate > 0 {
             let due = |turn: u64| start + turn * 1_000_000_000 / rate;
             while due(turn) <= wall_ns() {
-                let place = usize::try_from(turn % count).unwrap_or_default();
+                let index = usize::try_from(turn % count).unwrap_or_default();
                 // A reader that still waits for its page skips its turn.
-                if let Some(reader) = readers.get_mut(place).filter(|reader| !reader.busy) {
-                    reader.ask()?;
+                if let Some(reader) = readers.get_mut(index).filter(|reader| !reader.awaits_page) {
+                    reader.request()?;
                 }
                 turn += 1;
             }
@@ -178,10 +178,10 @@ fn read_all(readers: &mut [Reader], rate: u64, done: &AtomicBool) -> Result<u64,
             let Some(reader) = readers.get_mut(number) else {
                 continue;
             };
-            if reader.take(&mut buffer)? {
+            if reader.read(&mut buffer)? {
                 pages += 1;
                 if rate == 0 {
-                    reader.ask()?;
+                    reader.request()?;
                 }
             }
         }
@@ -202,25 +202,25 @@ fn write_all(weir: &Weir, puts: u64, id: u64) -> Result<Vec<u64>, ContenderError
         key: &[],
         value: &value,
     };
-    let mut took = Vec::new();
+    let mut times = Vec::new();
     for _ in 0..puts {
         let start = wall_ns();
-        let put = Intention::new(WRITTEN, put);
+        let put = Intention::new(WRITTEN_TOPIC, put);
         let verdicts = session.send(&[put]).map_err(failed)?;
         let verdicts = verdicts.wait().map_err(failed)?;
-        took.push(wall_ns() - start);
+        times.push(wall_ns() - start);
         if !verdicts.iter().all(weir::Verdict::is_valid) {
             return Err(failed("a put was not VALID"));
         }
     }
-    Ok(took)
+    Ok(times)
 }
 
 impl Readers {
-    /// Creates both topics, and fills the one that is read.
+    /// Creates both topics, and fills the topic that is read.
     fn fill(server: &Server) -> Result<(), ContenderError> {
         let weir = Weir::connect(&server.url).map_err(failed)?;
-        for name in [READ, WRITTEN] {
+        for name in [READ_TOPIC, WRITTEN_TOPIC] {
             let topic = weir.topic(name).map_err(failed)?;
             topic.ensure().map_err(failed)?;
         }
@@ -231,7 +231,7 @@ impl Readers {
             value: &value,
         };
         let call: Vec<_> = (0..PAGE_RECORDS)
-            .map(|_| Intention::new(READ, put))
+            .map(|_| Intention::new(READ_TOPIC, put))
             .collect();
         for _ in 0..RECORDS / PAGE_RECORDS {
             let verdicts = session.send(&call).map_err(failed)?;
@@ -252,24 +252,24 @@ impl Readers {
             .collect::<Result<Vec<_>, _>>()?;
         let done = AtomicBool::new(false);
         let (server_before, cpu, wall) = (server.cpu_ns(), process_cpu_ns(), wall_ns());
-        let (took, pages) = std::thread::scope(|scope| {
+        let (times, pages) = std::thread::scope(|scope| {
             let done = &done;
             let reading =
                 (load.readers > 0).then(|| scope.spawn(|| read_all(&mut readers, load.rate, done)));
-            let took = write_all(&weir, load.puts, number);
+            let times = write_all(&weir, load.puts, number);
             done.store(true, Ordering::Relaxed);
             let pages = reading.map_or(Ok(0), |reading| {
                 reading.join().map_err(|_| failed("the readers panicked"))?
             });
-            Ok::<_, ContenderError>((took?, pages?))
+            Ok::<_, ContenderError>((times?, pages?))
         })?;
         let (wall_ns, cpu_ns) = (wall_ns() - wall, process_cpu_ns() - cpu);
         let (used, _) = server.cpu_since(&server_before);
-        let mut took = took;
-        took.sort_unstable();
+        let mut times = times;
+        times.sort_unstable();
         let at = |share: usize| {
-            let place = (took.len() * share / 100).min(took.len().saturating_sub(1));
-            took.get(place).copied().unwrap_or(0) as f64
+            let index = (times.len() * share / 100).min(times.len().saturating_sub(1));
+            times.get(index).copied().unwrap_or(0) as f64
         };
         let extra = [
             ("p50", at(50)),

@@ -3,27 +3,28 @@
 //! Invariant: no function of this module uses the codec, because the codec is one of the contenders.
 
 use super::{
-    COMPACT, HOST, LONG, Line, OWN_NICK, ROOM_JID, ROOM_UNIFORM, Vocabulary, escape_xml, messages,
+    COMPACT, HOST, LONG, OWN_NICK, PacketContent, ROOM_JID, ROOM_UNIFORM, Vocabulary, escape_xml,
+    messages,
 };
 
 /// The reply that the client must write to each packet of [`session`](super::session). It is empty
 /// if the client must write none.
 pub fn replies(size: u64, syntax: &str) -> Option<Vec<u8>> {
-    messages(size, |line| {
+    messages(size, |content| {
         Some(match syntax {
-            "psyc" => line.psyc_reply(&LONG),
-            "psyc-c" => line.psyc_reply(&COMPACT),
-            "xml" => line.xml_reply().into_bytes(),
-            "json" => line.json_reply().into_bytes(),
+            "psyc" => content.psyc_reply(&LONG),
+            "psyc-c" => content.psyc_reply(&COMPACT),
+            "xml" => content.xml_reply().into_bytes(),
+            "json" => content.json_reply().into_bytes(),
             _ => return None,
         })
     })
 }
 
-impl Line {
+impl PacketContent {
     /// The text that the client must write to the room after this message, if any.
     fn answer(&self) -> Option<String> {
-        let Line::Public { nick, text } = self else {
+        let PacketContent::Public { nick, text } = self else {
             return None;
         };
         let rest = text.strip_prefix(OWN_NICK)?.strip_prefix(", ")?;
@@ -33,10 +34,12 @@ impl Line {
     /// The reply in XML that the client must write; empty for none.
     fn xml_reply(&self) -> String {
         match (self, self.answer()) {
-            (Line::Private { nick, id, .. }, _) => format!(
+            (PacketContent::Private { nick, id, .. }, _) => format!(
                 "<message to='{nick}@{HOST}'><received xmlns='urn:xmpp:receipts' id='m{id}'/></message>"
             ),
-            (Line::Ping { id }, _) => format!("<iq type='result' to='{HOST}' id='m{id}'/>"),
+            (PacketContent::Ping { id }, _) => {
+                format!("<iq type='result' to='{HOST}' id='m{id}'/>")
+            }
             (_, Some(text)) => format!(
                 "<message type='groupchat' to='{ROOM_JID}'><body>{}</body></message>",
                 escape_xml(&text)
@@ -48,10 +51,10 @@ impl Line {
     /// The reply in JSON that the client must write; empty for none.
     fn json_reply(&self) -> String {
         match (self, self.answer()) {
-            (Line::Private { nick, id, .. }, _) => {
+            (PacketContent::Private { nick, id, .. }, _) => {
                 format!("{{\"type\":\"received\",\"to\":\"{nick}@{HOST}\",\"id\":\"m{id}\"}}")
             }
-            (Line::Ping { id }, _) => {
+            (PacketContent::Ping { id }, _) => {
                 format!("{{\"type\":\"pong\",\"to\":\"{HOST}\",\"id\":\"m{id}\"}}")
             }
             (_, Some(text)) => format!(
@@ -72,10 +75,12 @@ impl Line {
             [target.concat(), tag.concat(), content.concat()].concat()
         };
         match (self, self.answer()) {
-            (Line::Private { nick, id, .. }, _) => {
+            (PacketContent::Private { nick, id, .. }, _) => {
                 acknowledged(format!("psyc://{HOST}/~{nick}"), *id, words.received)
             }
-            (Line::Ping { id }, _) => acknowledged(format!("psyc://{HOST}/"), *id, words.pong),
+            (PacketContent::Ping { id }, _) => {
+                acknowledged(format!("psyc://{HOST}/"), *id, words.pong)
+            }
             (_, Some(text)) => {
                 let room = ROOM_UNIFORM.as_bytes();
                 let target: [&[u8]; 5] = [b":", words.target, b"\t", room, b"\n"];
@@ -97,16 +102,16 @@ mod tests {
     #[test]
     fn each_syntax_has_its_form_of_each_reply() {
         let nick = || "heron".to_owned();
-        let private = Line::Private {
+        let private = PacketContent::Private {
             nick: nick(),
             text: "here".to_owned(),
             id: 7,
         };
-        let public = Line::Public {
+        let public = PacketContent::Public {
             nick: nick(),
             text: "warden, a < \"b\"\nand c".to_owned(),
         };
-        for (line, xml, json, psyc) in [
+        for (content, xml, json, psyc) in [
             (
                 private,
                 "<message to='heron@lock.example'><received xmlns='urn:xmpp:receipts' id='m7'/></message>",
@@ -114,7 +119,7 @@ mod tests {
                 ":t\tpsyc://lock.example/~heron\n:tr\tm7\n\nre\n|\n",
             ),
             (
-                Line::Ping { id: 8 },
+                PacketContent::Ping { id: 8 },
                 "<iq type='result' to='lock.example' id='m8'/>",
                 r#"{"type":"pong","to":"lock.example","id":"m8"}"#,
                 ":t\tpsyc://lock.example/\n:tr\tm8\n\npo\n|\n",
@@ -125,11 +130,11 @@ mod tests {
                 r#"{"type":"groupchat","to":"weir@chat.lock.example","body":"heron: a < \"b\"\nand c"}"#,
                 ":t\tpsyc://chat.lock.example/@weir\n24\nmp\nheron: a < \"b\"\nand c\n|\n",
             ),
-            (Line::Enter { nick: nick() }, "", "", ""),
+            (PacketContent::Enter { nick: nick() }, "", "", ""),
         ] {
-            assert_eq!(line.xml_reply(), xml);
-            assert_eq!(line.json_reply(), json);
-            assert_eq!(line.psyc_reply(&COMPACT), psyc.as_bytes());
+            assert_eq!(content.xml_reply(), xml);
+            assert_eq!(content.json_reply(), json);
+            assert_eq!(content.psyc_reply(&COMPACT), psyc.as_bytes());
         }
     }
 }
