@@ -80,7 +80,8 @@ fn value() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Writes the value in another form: members from last to first, blanks, escapes, numbers with a point.
+/// Writes the value in another form: members from last to first, blanks, escapes, numbers with a
+/// point.
 fn rewritten(value: &Json) -> String {
     match value {
         Json::Array(all) => {
