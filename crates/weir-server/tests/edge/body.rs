@@ -33,8 +33,8 @@ fn a_request_split_at_any_byte_is_accepted() {
                 reply = client.reply(false);
             }
             assert_eq!(reply.status, 201, "{fields} cut at {cut}: {reply:?}");
-            let place = reply.get("location").unwrap().to_owned();
-            let back = world.ask(&format!("GET {place}"), "", b"");
+            let location = reply.get("location").unwrap().to_owned();
+            let back = world.ask(&format!("GET {location}"), "", b"");
             assert_eq!(back.body, b"{\"a\":\"bcde\"}", "{fields} cut at {cut}");
         }
         let mut client = world.client();
@@ -126,8 +126,8 @@ fn compressed_bodies_are_decoded_and_decompression_bombs_are_refused() {
         assert_eq!(reply.status, 201, "{coding}: {reply:?}");
         let back = world.ask(&format!("GET {}", reply.get("location").unwrap()), "", b"");
         assert_eq!(back.body, plain, "{coding}");
-        let cut = world.ask("POST /v1/topics/t/events", &fields, &body[..body.len() - 1]);
-        assert_eq!(cut.problem(), "bad-coding", "{coding}");
+        let truncated = world.ask("POST /v1/topics/t/events", &fields, &body[..body.len() - 1]);
+        assert_eq!(truncated.problem(), "bad-coding", "{coding}");
     }
     let last = world.store.topic("t").unwrap().last;
     let bomb = gzip(&vec![0; 32 << 20]);
@@ -194,17 +194,17 @@ fn responses_are_compressed_on_request() {
             .unwrap(),
         };
         assert_eq!(text, plain);
-        // A condition may use the tag of the coded form.
+        // A condition may use the tag of the compressed form.
         let fields = format!(
             "If-Match: {}\nContent-Type: application/json",
             reply.get("etag").unwrap()
         );
-        let known = world.ask(
+        let unchanged = world.ask(
             "GET /v1/topics/t/keys/k",
             &format!("If-None-Match: {}", reply.get("etag").unwrap()),
             b"",
         );
-        assert_eq!(known.status, 304);
+        assert_eq!(unchanged.status, 304);
         if coding == "zstd" {
             assert_eq!(
                 world.ask("PUT /v1/topics/t/keys/k", &fields, b"1").status,
@@ -273,7 +273,7 @@ fn a_batch_is_split_into_log_entries_and_its_items_are_counted() {
     assert_eq!(
         world.store.topic("t").unwrap().last.0,
         25_003,
-        "those before stand"
+        "the items before it are stored"
     );
     bytes = request(
         "POST /v1/topics/t/events?atomic=true",
@@ -286,6 +286,6 @@ fn a_batch_is_split_into_log_entries_and_its_items_are_counted() {
     assert_eq!(
         world.store.topic("t").unwrap().last.0,
         25_003,
-        "nothing stands"
+        "no item is stored"
     );
 }

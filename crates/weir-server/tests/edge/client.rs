@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Much longer than any step needs: a test reaches it only if it hangs.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+/// Longest wait; only a test that hangs reaches it.
+pub const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub struct Client {
     pub stream: TcpStream,
@@ -44,7 +44,7 @@ impl Reply {
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self {
             stream,
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    pub fn shut(&self) {
+    pub fn close_write(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
@@ -83,7 +83,7 @@ impl Client {
                 true
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
-            Err(error) => panic!("nothing came: {error}"),
+            Err(error) => panic!("no bytes arrived: {error}"),
         }
     }
 
@@ -93,7 +93,7 @@ impl Client {
         self.buffer.is_empty()
     }
 
-    pub fn until(&mut self, mark: &[u8]) -> Vec<u8> {
+    pub fn read_until(&mut self, mark: &[u8]) -> Vec<u8> {
         loop {
             let found = self
                 .buffer
@@ -104,21 +104,21 @@ impl Client {
             }
             assert!(
                 self.fill(),
-                "the end before {mark:?}: {:?}",
+                "the connection ended before {mark:?}: {:?}",
                 String::from_utf8_lossy(&self.buffer)
             );
         }
     }
 
-    pub fn take(&mut self, count: usize) -> Vec<u8> {
+    pub fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         while self.buffer.len() < count {
-            assert!(self.fill(), "the end within a body");
+            assert!(self.fill(), "the connection ended within a body");
         }
         self.buffer.drain(..count).collect()
     }
 
     pub fn head(&mut self) -> Reply {
-        let head = String::from_utf8(self.until(b"\r\n\r\n")).unwrap();
+        let head = String::from_utf8(self.read_until(b"\r\n\r\n")).unwrap();
         let mut lines = head.trim_end().split("\r\n");
         let first = lines.next().unwrap();
         let status = first
@@ -135,16 +135,16 @@ impl Client {
         }
     }
 
-    pub fn reply(&mut self, headless: bool) -> Reply {
+    pub fn reply(&mut self, without_body: bool) -> Reply {
         let mut reply = self.head();
-        if headless || matches!(reply.status, 100 | 204 | 304) {
+        if without_body || matches!(reply.status, 100 | 204 | 304) {
             return reply;
         }
         if reply.get("transfer-encoding").is_some() {
             loop {
-                let line = String::from_utf8(self.until(b"\r\n")).unwrap();
+                let line = String::from_utf8(self.read_until(b"\r\n")).unwrap();
                 let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
-                let piece = self.take(size + 2);
+                let piece = self.read_bytes(size + 2);
                 reply.body.extend_from_slice(&piece[..size]);
                 if size == 0 {
                     return reply;
@@ -155,7 +155,7 @@ impl Client {
             .get("content-length")
             .map(|text| text.parse().unwrap());
         match length {
-            Some(length) => reply.body = self.take(length),
+            Some(length) => reply.body = self.read_bytes(length),
             None => {
                 while self.fill() {}
                 reply.body = std::mem::take(&mut self.buffer);

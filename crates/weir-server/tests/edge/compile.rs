@@ -13,8 +13,8 @@ use crate::world::{options, request};
 /// An engine that reports its start, and waits for a signal.
 #[derive(Debug)]
 struct Slow {
-    begins: Mutex<Sender<()>>,
-    goes_on: Mutex<Receiver<()>>,
+    started: Mutex<Sender<()>>,
+    finish: Mutex<Receiver<()>>,
 }
 
 impl ProgramHost for Slow {
@@ -23,9 +23,9 @@ impl ProgramHost for Slow {
     }
 
     fn admit(&self, _: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
-        let _ = self.begins.lock().unwrap().send(());
-        let _ = self.goes_on.lock().unwrap().recv();
-        Err(Refusal::Bad("it never ends".to_owned()))
+        let _ = self.started.lock().unwrap().send(());
+        let _ = self.finish.lock().unwrap().recv();
+        Err(Refusal::Bad("the test engine has no programs".to_owned()))
     }
 
     fn fingerprint(&self) -> String {
@@ -36,11 +36,11 @@ impl ProgramHost for Slow {
 #[test]
 fn a_compilation_blocks_no_other_request() {
     let directory = tempfile::tempdir().unwrap();
-    let (begins, begun) = channel();
-    let (go_on, goes_on) = channel();
+    let (start_sender, started) = channel();
+    let (finish_sender, finish) = channel();
     let host = Slow {
-        begins: Mutex::new(begins),
-        goes_on: Mutex::new(goes_on),
+        started: Mutex::new(start_sender),
+        finish: Mutex::new(finish),
     };
     let options = OpenOptions {
         host: Some(Arc::new(host)),
@@ -56,12 +56,12 @@ fn a_compilation_blocks_no_other_request() {
     let mut slow = Client::connect(address);
     let fields = "Content-Type: application/wasm";
     slow.send(&request("PUT /v1/topics/t/program", fields, b"module"));
-    begun.recv().unwrap();
+    started.recv().unwrap();
     // If this request waits, every request waits.
     let mut other = Client::connect(address);
     other.send(&request("GET /healthz", "", b""));
     let healthy = other.stream.peek(&mut [0]);
-    drop(go_on);
+    drop(finish_sender);
     assert_eq!(healthy.unwrap(), 1);
     assert_eq!(slow.reply(false).status, 422);
 }

@@ -1,11 +1,11 @@
-//! `/metrics`: the text is valid `OpenMetrics`, the counters match the requests, and odd requests
-//! add no series.
+//! `/metrics`: the text is valid `OpenMetrics`, the counters match the requests, and unknown
+//! requests add no series.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::world::{World, world};
 
-/// Maximum number of series of the edge, whatever clients send.
+/// Maximum number of series for HTTP, whatever clients send.
 const SERIES_MAX: usize = 2_000;
 
 /// Whether a text is a valid name.
@@ -38,7 +38,7 @@ fn samples(world: &World) -> BTreeMap<String, f64> {
     let accept = "Accept: application/openmetrics-text";
     let page = world.ask("GET /metrics", accept, b"");
     assert_eq!(page.status, 200);
-    let text = page.text().strip_suffix("# EOF\n").expect("an end");
+    let text = page.text().strip_suffix("# EOF\n").expect("the end mark");
     let (mut families, mut samples) = (BTreeMap::new(), BTreeMap::new());
     let mut family = String::new();
     for line in text.lines() {
@@ -59,7 +59,7 @@ fn samples(world: &World) -> BTreeMap<String, f64> {
                     ];
                     assert!(known.contains(&value), "{line}");
                     let before = families.insert(name.to_owned(), value.to_owned());
-                    assert_eq!(before, None, "{line}: twice");
+                    assert_eq!(before, None, "{line}: duplicate");
                 }
                 "HELP" | "UNIT" => {}
                 _ => panic!("{line}"),
@@ -86,7 +86,7 @@ fn samples(world: &World) -> BTreeMap<String, f64> {
         );
         assert!(
             samples.insert(series.to_owned(), value).is_none(),
-            "{line}: twice"
+            "{line}: duplicate"
         );
     }
     assert!(samples.len() > 20, "{samples:?}");
@@ -114,7 +114,9 @@ fn counters_match_the_requests_of_the_client() {
             404
         );
         assert_eq!(
-            world.ask("GET /v1/topics/t/events?odd=1", "", b"").status,
+            world
+                .ask("GET /v1/topics/t/events?unknown=1", "", b"")
+                .status,
             400
         );
     }
@@ -139,7 +141,7 @@ fn counters_match_the_requests_of_the_client() {
 }
 
 #[test]
-fn odd_requests_add_no_series() {
+fn unknown_requests_add_no_series() {
     let world = world();
     assert_eq!(world.ask("GET /a", "", b"").status, 404);
     assert_eq!(world.ask("BREW /b", "", b"").status, 404);
@@ -148,10 +150,13 @@ fn odd_requests_add_no_series() {
     drop(samples(&world));
     let before = samples(&world);
     for n in 0..200 {
-        assert_eq!(world.ask(&format!("GET /odd{n}"), "", b"").status, 404);
+        assert_eq!(world.ask(&format!("GET /unknown{n}"), "", b"").status, 404);
         assert_eq!(world.ask(&format!("BREW{n} /b"), "", b"").status, 404);
         let key = format!("GET /v1/topics/a{n}/keys/k{n}");
-        assert_eq!(world.ask(&key, &format!("X-Odd-{n}: {n}"), b"").status, 404);
+        assert_eq!(
+            world.ask(&key, &format!("X-Unknown-{n}: {n}"), b"").status,
+            404
+        );
     }
     let after = samples(&world);
     let new: Vec<_> = after

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_core::ConsequenceOffset;
 use weir_store::Store;
 
-use crate::client::PATIENCE;
+use crate::client::TEST_TIMEOUT;
 use crate::hold::BlockedThread;
 use crate::world::{options, request, world};
 
-/// Posts numbers until the server ends. Returns those that were acknowledged with 201.
-fn write(address: std::net::SocketAddr, me: u64, answered: &AtomicU64) -> Vec<String> {
-    let mut kept = Vec::new();
+/// Posts numbers until the server ends. Returns the bodies that were acknowledged with 201.
+fn write(address: std::net::SocketAddr, writer: u64, answered: &AtomicU64) -> Vec<String> {
+    let mut acknowledged = Vec::new();
     let mut n = 0;
     while let Ok(mut stream) = TcpStream::connect(address) {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         loop {
             n += 1;
-            let body = format!("{{\"me\":{me},\"n\":{n}}}");
+            let body = format!("{{\"writer\":{writer},\"n\":{n}}}");
             if stream
                 .write_all(&request("POST /v1/topics/t/events", "", body.as_bytes()))
                 .is_err()
@@ -41,11 +41,11 @@ fn write(address: std::net::SocketAddr, me: u64, answered: &AtomicU64) -> Vec<St
                 assert!(reply.is_empty(), "{}", String::from_utf8_lossy(&reply));
                 break;
             }
-            kept.push(body);
+            acknowledged.push(body);
             answered.fetch_add(1, Ordering::Relaxed);
         }
     }
-    kept
+    acknowledged
 }
 
 #[test]
@@ -54,20 +54,20 @@ fn a_drain_neither_loses_nor_duplicates_a_write() {
     let answered = Arc::new(AtomicU64::new(0));
     let address = world.address;
     let writers: Vec<_> = (0..5)
-        .map(|me| {
+        .map(|writer| {
             let answered = Arc::clone(&answered);
-            std::thread::spawn(move || write(address, me, &answered))
+            std::thread::spawn(move || write(address, writer, &answered))
         })
         .collect();
     while answered.load(Ordering::Relaxed) < 500 {
-        let over = writers.iter().any(std::thread::JoinHandle::is_finished);
-        assert!(!over, "a writer failed");
+        let failed = writers.iter().any(std::thread::JoinHandle::is_finished);
+        assert!(!failed, "a writer failed");
         std::thread::yield_now();
     }
     let server = world.server.take().unwrap();
     server.drain();
     server.wait().unwrap();
-    let kept: Vec<String> = writers
+    let acknowledged: Vec<String> = writers
         .into_iter()
         .flat_map(|writer| writer.join().unwrap())
         .collect();
@@ -81,13 +81,13 @@ fn a_drain_neither_loses_nor_duplicates_a_write() {
             *found.entry(text).or_default() += 1;
         }
     }
-    assert!(kept.len() >= 500);
-    for body in &kept {
+    assert!(acknowledged.len() >= 500);
+    for body in &acknowledged {
         assert_eq!(found.get(body), Some(&1), "{body}");
     }
     // During a drain every accepted write gets a response, so the store has no other records than
     // these and CREATE.
-    assert_eq!(found.len(), kept.len() + 1);
+    assert_eq!(found.len(), acknowledged.len() + 1);
 }
 
 /// Every request that started before the drain gets a response. Only the last response announces
@@ -96,7 +96,7 @@ fn a_drain_neither_loses_nor_duplicates_a_write() {
 fn a_drain_answers_every_request_that_has_started() {
     const REQUESTS: u64 = 16;
     let mut world = world();
-    let held = BlockedThread::new(&world.store, "t");
+    let blocked = BlockedThread::new(&world.store, "t");
     let mut client = world.client();
     let mut all = Vec::new();
     for n in 0..REQUESTS {
@@ -123,7 +123,7 @@ fn a_drain_answers_every_request_that_has_started() {
     }
     let server = world.server.take().unwrap();
     server.drain();
-    drop(held);
+    drop(blocked);
     let mut answered = 0;
     loop {
         let reply = client.reply(false);
@@ -144,5 +144,5 @@ fn a_drain_answers_every_request_that_has_started() {
         });
         found += numbers.count();
     }
-    assert_eq!(answered, found, "answers, records");
+    assert_eq!(answered, found, "responses, records");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_core::{ConsequenceOffset, Intention, Operation};
 
-use crate::client::PATIENCE;
+use crate::client::TEST_TIMEOUT;
 use crate::world::{World, with, world};
 
 const TEXT: &str = "Content-Type: text/plain";
@@ -17,13 +17,13 @@ fn producer(id: &str, epoch: u64, seq: u64) -> String {
 }
 
 impl World {
-    fn make(&self, name: &str, fields: &str, body: &str) -> String {
+    fn create(&self, name: &str, fields: &str, body: &str) -> String {
         let reply = self.ask(&format!("PUT /ds/{name}"), fields, body.as_bytes());
         assert_eq!(reply.status, 201, "{name}: {}", reply.text());
         reply.get("stream-next-offset").unwrap().to_owned()
     }
 
-    fn add(&self, name: &str, fields: &str, body: &str) -> u16 {
+    fn append(&self, name: &str, fields: &str, body: &str) -> u16 {
         let line = format!("POST /ds/{name}");
         self.ask(&line, fields, body.as_bytes()).status
     }
@@ -40,18 +40,18 @@ impl World {
     }
 
     /// Waits until a topic is destroyed.
-    fn ends(&self, topic: &str) {
+    fn wait_until_destroyed(&self, topic: &str) {
         let last = || {
             self.store
                 .topic_state(topic)
                 .map_or(0, |topic| topic.last.0)
         };
-        let lives = || self.store.topic(topic).is_some_and(|topic| topic.live);
-        while lives() {
+        let is_live = || self.store.topic(topic).is_some_and(|topic| topic.live);
+        while is_live() {
             let after = ConsequenceOffset(last());
-            if lives() {
-                let more = self.store.wait(topic, after, PATIENCE).unwrap();
-                assert!(more, "{topic} does not end");
+            if is_live() {
+                let more = self.store.wait(topic, after, TEST_TIMEOUT).unwrap();
+                assert!(more, "{topic} is not destroyed");
             }
         }
     }
@@ -60,19 +60,19 @@ impl World {
 #[test]
 fn a_restart_keeps_all_properties_of_a_stream() {
     let world = with(&[]);
-    world.make("a", &format!("{TEXT}\nStream-TTL: 3600"), "one");
-    assert_eq!(world.add("a", &producer("p", 3, 0), "two"), 200);
+    world.create("a", &format!("{TEXT}\nStream-TTL: 3600"), "one");
+    assert_eq!(world.append("a", &producer("p", 3, 0), "two"), 200);
     assert_eq!(
-        world.add("a", &format!("{TEXT}\nStream-Seq: m"), "three"),
+        world.append("a", &format!("{TEXT}\nStream-Seq: m"), "three"),
         204
     );
     let fork = format!("{TEXT}\nStream-Forked-From: /ds/a");
-    world.make("fork", &fork, "");
-    assert_eq!(world.add("fork", TEXT, "four"), 204);
+    world.create("fork", &fork, "");
+    assert_eq!(world.append("fork", TEXT, "four"), 204);
     let at = "Stream-Expires-At: 2100-01-01T00:00:00Z";
-    world.make("closed", &format!("{TEXT}\n{at}"), "x");
+    world.create("closed", &format!("{TEXT}\n{at}"), "x");
     let close = format!("{}\nStream-Closed: true", producer("p", 0, 0));
-    assert_eq!(world.add("closed", &close, "y"), 200);
+    assert_eq!(world.append("closed", &close, "y"), 200);
     assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
 
     let world = world.restarted();
@@ -83,28 +83,28 @@ fn a_restart_keeps_all_properties_of_a_stream() {
         Some("2100-01-01T00:00:00.000Z")
     );
     assert_eq!(head.get("content-type"), Some("text/plain"));
-    assert_eq!(world.add("closed", TEXT, "z"), 409);
-    assert_eq!(world.add("closed", &close, "y"), 204, "sent again");
+    assert_eq!(world.append("closed", TEXT, "z"), 409);
+    assert_eq!(world.append("closed", &close, "y"), 204, "sent again");
     assert_eq!(world.data("closed"), "xy");
-    assert_eq!(world.status("a"), 410, "its fork reads it");
+    assert_eq!(world.status("a"), 410, "a fork reads it");
     assert_eq!(world.data("fork"), "onetwothreefour");
     let head = world.ask("HEAD /ds/fork", "", b"");
     assert_eq!(head.get("stream-ttl"), Some("3600"), "as its source");
     assert_eq!(world.ask("DELETE /ds/fork", "", b"").status, 204);
-    assert_eq!(world.status("a"), 404, "nobody reads it any more");
+    assert_eq!(world.status("a"), 404, "no fork reads it any more");
     assert!(world.store.topic("a").is_some_and(|topic| !topic.live));
-    world.make("a", TEXT, "new");
+    world.create("a", TEXT, "new");
     assert_eq!(world.data("a"), "new");
 }
 
 #[test]
 fn a_restart_keeps_producers_and_their_order() {
     let world = with(&[]);
-    world.make("a", TEXT, "");
-    assert_eq!(world.add("a", &producer("p", 3, 0), "one"), 200);
-    assert_eq!(world.add("a", &producer("p", 3, 1), "two"), 200);
+    world.create("a", TEXT, "");
+    assert_eq!(world.append("a", &producer("p", 3, 0), "one"), 200);
+    assert_eq!(world.append("a", &producer("p", 3, 1), "two"), 200);
     assert_eq!(
-        world.add("a", &format!("{TEXT}\nStream-Seq: m"), "three"),
+        world.append("a", &format!("{TEXT}\nStream-Seq: m"), "three"),
         204
     );
     let world = world.restarted();
@@ -122,36 +122,42 @@ fn a_restart_keeps_producers_and_their_order() {
         (403, "stream-epoch")
     );
     assert_eq!(reply.get("producer-epoch"), Some("3"));
-    assert_eq!(world.add("a", &format!("{TEXT}\nStream-Seq: m"), "x"), 409);
-    assert_eq!(world.add("a", &format!("{TEXT}\nStream-Seq: l"), "x"), 409);
     assert_eq!(
-        world.add("a", &format!("{TEXT}\nStream-Seq: n"), "four"),
+        world.append("a", &format!("{TEXT}\nStream-Seq: m"), "x"),
+        409
+    );
+    assert_eq!(
+        world.append("a", &format!("{TEXT}\nStream-Seq: l"), "x"),
+        409
+    );
+    assert_eq!(
+        world.append("a", &format!("{TEXT}\nStream-Seq: n"), "four"),
         204
     );
-    assert_eq!(world.add("a", &producer("p", 4, 0), "five"), 200);
+    assert_eq!(world.append("a", &producer("p", 4, 0), "five"), 200);
     assert_eq!(world.data("a"), "onetwothreefourfive");
 }
 
 #[test]
 fn a_server_removes_expired_streams_at_its_start() {
     let world = with(&[]);
-    world.make("a", TEXT, "a");
-    // Soon enough that no request opens the stream before this server ends.
+    world.create("a", TEXT, "a");
+    // The stream expires soon, and no request reads it before the restart.
     let soon = rfc3339_in(Duration::from_millis(300));
     let fields = format!("{TEXT}\nStream-Forked-From: /a\nStream-Expires-At: {soon}");
-    world.make("b", &fields, "b");
+    world.create("b", &fields, "b");
     assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
     let world = world.restarted();
     // The server removes the stream without a request, and its source too.
-    world.ends("b");
-    world.ends("a");
+    world.wait_until_destroyed("b");
+    world.wait_until_destroyed("a");
     assert_eq!((world.status("a"), world.status("b")), (404, 404));
     // The registry entries of both streams are deleted last.
     let last = || world.store.topic_state(".weir.ds").unwrap().last;
     let entries = || world.store.scan(".weir.ds", b"", None, 10).unwrap();
     let mut seen = last();
     while !entries().is_empty() {
-        let more = world.store.wait(".weir.ds", seen, PATIENCE).unwrap();
+        let more = world.store.wait(".weir.ds", seen, TEST_TIMEOUT).unwrap();
         assert!(more, "{:?}", entries());
         seen = last();
     }
@@ -168,14 +174,14 @@ fn rfc3339_in(time: Duration) -> String {
 #[test]
 fn an_expired_stream_is_not_found_and_its_name_can_be_used_again() {
     let world = with(&[]);
-    world.make("a", &format!("{TEXT}\nStream-TTL: 0"), "old");
+    world.create("a", &format!("{TEXT}\nStream-TTL: 0"), "old");
     assert_eq!(world.ask("GET /ds/a", "", b"").status, 404);
     assert!(world.store.topic("a").is_some_and(|topic| !topic.live));
-    let first = world.make("a", JSON, "[1]");
+    let first = world.create("a", JSON, "[1]");
     assert_eq!(world.data("a"), "[1]");
     assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
-    let second = world.make("a", JSON, "[2]");
-    assert!(second > first, "positions go on");
+    let second = world.create("a", JSON, "[2]");
+    assert!(second > first, "positions increase over incarnations");
     let old = world.ask(&format!("GET /ds/a?offset={first}"), "", b"");
     assert_eq!((old.status, old.problem().as_str()), (410, "gone"));
 }
@@ -183,17 +189,17 @@ fn an_expired_stream_is_not_found_and_its_name_can_be_used_again() {
 #[test]
 fn only_one_of_several_writes_with_equal_stream_seq_is_accepted() {
     let world = Arc::new(with(&[]));
-    world.make("a", TEXT, "");
+    world.create("a", TEXT, "");
     for round in 0..5 {
         let start = Barrier::new(8);
         let (world, start) = (&world, &start);
         let mut statuses: Vec<u16> = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..8)
-                .map(|me| {
+                .map(|writer| {
                     scope.spawn(move || {
                         let fields = format!("{TEXT}\nStream-Seq: {round}");
                         start.wait();
-                        world.add("a", &fields, &format!("{round}{me};"))
+                        world.append("a", &fields, &format!("{round}{writer};"))
                     })
                 })
                 .collect();
@@ -214,25 +220,25 @@ fn only_one_of_several_writes_with_equal_stream_seq_is_accepted() {
 #[test]
 fn each_write_of_a_producer_is_stored_once_if_several_clients_send_it() {
     let world = with(&[]);
-    world.make("a", TEXT, "");
-    let taken: usize = std::thread::scope(|scope| {
+    world.create("a", TEXT, "");
+    let accepted: usize = std::thread::scope(|scope| {
         let senders: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut taken = 0;
+                    let mut accepted = 0;
                     for seq in 0..20 {
                         let body = format!("{seq};");
                         // A producer that is ahead of the others may get a gap.
                         let status = loop {
-                            let status = world.add("a", &producer("p", 0, seq), &body);
+                            let status = world.append("a", &producer("p", 0, seq), &body);
                             if status != 409 {
                                 break status;
                             }
                         };
                         assert!(status == 200 || status == 204, "{status}");
-                        taken += usize::from(status == 200);
+                        accepted += usize::from(status == 200);
                     }
-                    taken
+                    accepted
                 })
             })
             .collect();
@@ -242,28 +248,30 @@ fn each_write_of_a_producer_is_stored_once_if_several_clients_send_it() {
             .sum()
     });
     let wanted: String = (0..20).map(|seq| format!("{seq};")).collect();
-    assert_eq!((world.data("a"), taken), (wanted, 20));
+    assert_eq!((world.data("a"), accepted), (wanted, 20));
 }
 
 #[test]
 fn nothing_is_appended_after_a_close() {
     for _ in 0..10 {
         let world = with(&[]);
-        world.make("a", TEXT, "");
+        world.create("a", TEXT, "");
         let start = Barrier::new(5);
         let (world, start) = (&world, &start);
-        let taken: usize = std::thread::scope(|scope| {
+        let accepted: usize = std::thread::scope(|scope| {
             let writers: Vec<_> = (0..4)
                 .map(|_| {
                     scope.spawn(move || {
                         start.wait();
-                        (0..20).filter(|_| world.add("a", TEXT, "x") == 204).count()
+                        (0..20)
+                            .filter(|_| world.append("a", TEXT, "x") == 204)
+                            .count()
                     })
                 })
                 .collect();
             start.wait();
             assert_eq!(
-                world.add("a", &format!("{TEXT}\nStream-Closed: true"), "!"),
+                world.append("a", &format!("{TEXT}\nStream-Closed: true"), "!"),
                 204
             );
             writers
@@ -272,7 +280,7 @@ fn nothing_is_appended_after_a_close() {
                 .sum()
         });
         let data = world.data("a");
-        assert_eq!(data, format!("{}!", "x".repeat(taken)));
+        assert_eq!(data, format!("{}!", "x".repeat(accepted)));
     }
 }
 
@@ -282,19 +290,19 @@ fn only_one_of_several_concurrent_requests_creates_a_stream() {
     let start = Barrier::new(8);
     let (world, start) = (&world, &start);
     let mut statuses: Vec<u16> = std::thread::scope(|scope| {
-        let makers: Vec<_> = (0..8)
-            .map(|me| {
+        let creators: Vec<_> = (0..8)
+            .map(|writer| {
                 scope.spawn(move || {
-                    let content_type = if me % 2 == 0 { TEXT } else { JSON };
+                    let content_type = if writer % 2 == 0 { TEXT } else { JSON };
                     start.wait();
                     let reply = world.ask("PUT /ds/a", content_type, b"1");
                     reply.status
                 })
             })
             .collect();
-        makers
+        creators
             .into_iter()
-            .map(|maker| maker.join().unwrap())
+            .map(|creator| creator.join().unwrap())
             .collect()
     });
     statuses.sort_unstable();
@@ -307,8 +315,8 @@ fn only_one_of_several_concurrent_requests_creates_a_stream() {
 fn a_stream_is_a_topic_and_a_topic_a_stream() {
     let world = world();
     // A stream through the events API: its data, without its reserved keys.
-    world.make("s/a", JSON, "[{\"n\": 1},2]");
-    assert_eq!(world.add("s.a", JSON, "3"), 204);
+    world.create("s/a", JSON, "[{\"n\": 1},2]");
+    assert_eq!(world.append("s.a", JSON, "3"), 204);
     let page = world
         .ask("GET /v1/topics/s.a/events?type=put&key=", "", b"")
         .json();
@@ -333,8 +341,12 @@ fn a_stream_is_a_topic_and_a_topic_a_stream() {
     );
     assert_eq!(world.data("s/a"), "[{\"n\": 1},2,3,4,\"five\"]");
     // A topic of the events API gets its content type from its first record.
-    assert_eq!(world.add("t", TEXT, "a"), 204, "no type yet");
-    assert_eq!(world.add("t", JSON, "1"), 409);
+    assert_eq!(
+        world.append("t", TEXT, "a"),
+        204,
+        "the topic has no content type yet"
+    );
+    assert_eq!(world.append("t", JSON, "1"), 409);
     assert_eq!(
         world.ask("HEAD /ds/t", "", b"").get("content-type"),
         Some("text/plain")
@@ -349,10 +361,10 @@ fn a_stream_is_a_topic_and_a_topic_a_stream() {
     );
     // An empty topic becomes a stream.
     assert_eq!(world.ask("PUT /v1/topics/w", "", b"").status, 201);
-    world.make("w", &format!("{TEXT}\nStream-Closed: true"), "all");
-    assert_eq!(world.add("w", TEXT, "x"), 409);
+    world.create("w", &format!("{TEXT}\nStream-Closed: true"), "all");
+    assert_eq!(world.append("w", TEXT, "x"), 409);
     // A fork reports that its source was destroyed through the events API.
-    world.make("f", &format!("{TEXT}\nStream-Forked-From: /ds/w"), "");
+    world.create("f", &format!("{TEXT}\nStream-Forked-From: /ds/w"), "");
     assert_eq!(world.ask("DELETE /v1/topics/w", "", b"").status, 200);
     let reply = world.ask("GET /ds/f", "", b"");
     assert_eq!((reply.status, reply.problem().as_str()), (410, "gone"));
@@ -361,7 +373,7 @@ fn a_stream_is_a_topic_and_a_topic_a_stream() {
 #[test]
 fn requests_over_a_limit_are_refused_and_store_nothing() {
     let world = with(&[]);
-    world.make("a", JSON, "");
+    world.create("a", JSON, "");
     let many = format!("[{}1]", "1,".repeat(10_000));
     let reply = world.ask("POST /ds/a", JSON, many.as_bytes());
     assert_eq!((reply.status, reply.problem().as_str()), (413, "too-large"));
@@ -376,13 +388,13 @@ fn requests_over_a_limit_are_refused_and_store_nothing() {
         format!("{JSON}\nProducer-Id: x\nProducer-Epoch: 9007199254740992\nProducer-Seq: 0"),
         format!("Content-Type: text/{}", "x".repeat(255)),
     ] {
-        assert_eq!(world.add("a", &fields, "1"), 400, "{fields}");
+        assert_eq!(world.append("a", &fields, "1"), 400, "{fields}");
     }
     assert_eq!(world.data("a"), "[]");
     // Bytes have no boundaries, so a body may be larger than a record.
-    world.make("b", TEXT, "");
+    world.create("b", TEXT, "");
     let large = "x".repeat(3 << 20);
-    assert_eq!(world.add("b", TEXT, &large), 204);
+    assert_eq!(world.append("b", TEXT, &large), 204);
     let mut got = String::new();
     let mut at = "-1".to_owned();
     loop {
@@ -399,7 +411,7 @@ fn requests_over_a_limit_are_refused_and_store_nothing() {
 #[test]
 fn the_number_of_producers_of_a_stream_is_limited() {
     let world = with(&[]);
-    world.make("a", TEXT, "");
+    world.create("a", TEXT, "");
     let keys: Vec<String> = (0..9_999).map(|n| format!(".ds/producer/{n}")).collect();
     for keys in keys.chunks(5_000) {
         let puts = keys.iter().map(|key| {
@@ -409,24 +421,24 @@ fn the_number_of_producers_of_a_stream_is_limited() {
         let puts: Vec<Intention<'_>> = puts.collect();
         world.store.propose(&puts).unwrap().wait().unwrap();
     }
-    assert_eq!(world.add("a", &producer("last", 0, 0), "x"), 200);
+    assert_eq!(world.append("a", &producer("last", 0, 0), "x"), 200);
     let reply = world.ask("POST /ds/a", &producer("more", 0, 0), b"y");
     assert_eq!((reply.status, reply.problem().as_str()), (507, "quota"));
     assert_eq!(
-        world.add("a", &producer("7", 0, 1), "z"),
+        world.append("a", &producer("7", 0, 1), "z"),
         200,
-        "a known one"
+        "a known producer"
     );
     assert_eq!(world.data("a"), "xz");
-    // The end of the stream still has room for its key.
+    // The stream can still be closed, which adds a key.
     let close = format!("{TEXT}\nStream-Closed: true");
-    assert_eq!(world.add("a", &close, "!"), 204);
+    assert_eq!(world.append("a", &close, "!"), 204);
 }
 
 #[test]
 fn nested_forks_are_readable_up_to_their_maximum_depth() {
     let world = with(&[]);
-    world.make("f0", TEXT, "0");
+    world.create("f0", TEXT, "0");
     for n in 1..70 {
         let fields = format!("{TEXT}\nStream-Forked-From: /ds/f{}", n - 1);
         let reply = world.ask(&format!("PUT /ds/f{n}"), &fields, n.to_string().as_bytes());
@@ -450,7 +462,7 @@ fn nested_forks_are_readable_up_to_their_maximum_depth() {
 #[test]
 fn a_drain_ends_long_polls_and_event_streams() {
     let mut world = with(&[]);
-    let tail = world.make("a", TEXT, "x");
+    let tail = world.create("a", TEXT, "x");
     let mut poll = world.client();
     let line = format!("GET /ds/a?offset={tail}&live=long-poll");
     poll.send(&crate::world::request(&line, "Prefer: wait=60", b""));
@@ -458,7 +470,7 @@ fn a_drain_ends_long_polls_and_event_streams() {
     let line = "GET /ds/a?offset=-1&live=sse";
     events.send(&crate::world::request(line, "", b""));
     assert_eq!(events.head().status, 200);
-    events.until(b"\"upToDate\":true}\n\n");
+    events.read_until(b"\"upToDate\":true}\n\n");
     // The poll waits once the metrics count it.
     let waits = || {
         world
@@ -476,6 +488,6 @@ fn a_drain_ends_long_polls_and_event_streams() {
         (reply.status, reply.get("stream-next-offset")),
         (204, Some(tail.as_str()))
     );
-    events.until(b"0\r\n\r\n");
+    events.read_until(b"0\r\n\r\n");
     server.wait().unwrap();
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_server::{Server, ServerConfig};
 use weir_store::Store;
 
-use crate::client::PATIENCE;
+use crate::client::TEST_TIMEOUT;
 use crate::world::{options, request};
 
 /// Variable with the directory of the store, for the server process.
@@ -61,7 +61,7 @@ fn start(directory: &Path, address: &str) -> (Child, String) {
 /// Returns the response to one request; `None` if the server was killed meanwhile.
 fn ask(address: &str, line: &str, fields: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let fields = format!("Connection: close\n{fields}");
     stream
         .write_all(&request(line, &fields, body.as_bytes()))
@@ -72,7 +72,7 @@ fn ask(address: &str, line: &str, fields: &str, body: &str) -> Option<String> {
 }
 
 /// Retries one write until it gets a response.
-fn persist(address: &str, id: &str, seq: u64) {
+fn retry_until_answered(address: &str, id: &str, seq: u64) {
     let fields = format!(
         "Content-Type: text/plain\nProducer-Id: {id}\nProducer-Epoch: 0\nProducer-Seq: {seq}"
     );
@@ -95,18 +95,18 @@ fn a_killed_server_stores_each_write_of_a_producer_once() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (mut server, address) = start(dir.path(), "127.0.0.1:0");
-    let made = ask(&address, "PUT /ds/a", "Content-Type: text/plain", "").unwrap();
-    assert!(made.starts_with("HTTP/1.1 201"), "{made}");
-    let (stop, taken) = (AtomicBool::new(false), AtomicU64::new(0));
+    let created = ask(&address, "PUT /ds/a", "Content-Type: text/plain", "").unwrap();
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let sent: Vec<u64> = std::thread::scope(|scope| {
-        let (address, stop, taken) = (&address, &stop, &taken);
+        let (address, stop, acknowledged) = (&address, &stop, &acknowledged);
         let producers: Vec<_> = ["p", "q"]
             .map(|id| {
                 scope.spawn(move || {
                     let mut seq = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        persist(address, id, seq);
-                        taken.fetch_add(1, Ordering::Relaxed);
+                        retry_until_answered(address, id, seq);
+                        acknowledged.fetch_add(1, Ordering::Relaxed);
                         seq += 1;
                     }
                     seq
@@ -115,8 +115,8 @@ fn a_killed_server_stores_each_write_of_a_producer_once() {
             .into();
         for cycle in 0..CYCLES {
             // A different amount of work in each cycle.
-            let until = taken.load(Ordering::Relaxed) + 20 + cycle % 5 * 7;
-            while taken.load(Ordering::Relaxed) < until {
+            let until = acknowledged.load(Ordering::Relaxed) + 20 + cycle % 5 * 7;
+            while acknowledged.load(Ordering::Relaxed) < until {
                 assert!(
                     !producers
                         .iter()

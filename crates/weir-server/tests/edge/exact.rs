@@ -22,20 +22,20 @@ impl Random {
         (self.next() % end as u64) as usize
     }
 
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
+    fn choose<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
     }
 }
 
 /// Generates JSON that a parser would render differently.
 fn json(random: &mut Random, depth: usize) -> String {
     let space = random
-        .one(&["", "", " ", "\t", "  ", "\r\n", "\n"])
+        .choose(&["", "", " ", "\t", "  ", "\r\n", "\n"])
         .to_owned();
     let kinds = if depth == 0 { 7 } else { 9 };
     let value = match random.below(kinds) {
         0 => random
-            .one(&[
+            .choose(&[
                 "1.0",
                 "1e2",
                 "-0",
@@ -44,11 +44,11 @@ fn json(random: &mut Random, depth: usize) -> String {
                 "123456789012345678901",
             ])
             .to_owned(),
-        1 => random.one(&["true", "false", "null"]).to_owned(),
+        1 => random.choose(&["true", "false", "null"]).to_owned(),
         2 => random.next().to_string(),
         3 => format!(
             "\"{}\"",
-            random.one(&[
+            random.choose(&[
                 "\\u0041",
                 "\\/",
                 "\\ud83d\\ude00",
@@ -71,7 +71,7 @@ fn json(random: &mut Random, depth: usize) -> String {
         _ => {
             // A name may occur twice.
             let member = |random: &mut Random| {
-                let name = random.one(&["a", "a", "b", "", "\\u0061", "é"]);
+                let name = random.choose(&["a", "a", "b", "", "\\u0061", "é"]);
                 format!("{space}\"{name}\"{space}:{}", json(random, depth - 1))
             };
             let members: Vec<_> = (0..random.below(4)).map(|_| member(random)).collect();
@@ -83,15 +83,15 @@ fn json(random: &mut Random, depth: usize) -> String {
 
 /// Generates bytes, often ones that end lines, strings and texts.
 fn bytes(random: &mut Random) -> Vec<u8> {
-    let odd = b"\r\n\0\"\\\x1e{}\xff\xc3 data:";
+    let special = b"\r\n\0\"\\\x1e{}\xff\xc3 data:";
     let byte = |random: &mut Random| match random.below(2) {
-        0 => odd[random.below(odd.len())],
+        0 => special[random.below(special.len())],
         _ => random.next() as u8,
     };
     (0..random.below(60)).map(|_| byte(random)).collect()
 }
 
-fn good(reply: Reply, what: &str) -> Reply {
+fn successful(reply: Reply, what: &str) -> Reply {
     assert!((200..300).contains(&reply.status), "{what}: {reply:?}");
     reply
 }
@@ -100,7 +100,7 @@ fn good(reply: Reply, what: &str) -> Reply {
 fn in_list(world: &World, offset: &str, accept: &str) -> Vec<u8> {
     let after = offset.parse::<u64>().unwrap() - 1;
     let line = format!("GET /v1/topics/t/events?after={after}&limit=1&fields=value");
-    let reply = good(world.ask(&line, accept, b""), &line);
+    let reply = successful(world.ask(&line, accept, b""), &line);
     let text = reply.body;
     let (from, to) = (b"\"value\":".as_slice(), b"}\n".as_slice());
     let at = text.windows(from.len()).position(|part| part == from);
@@ -118,8 +118,8 @@ fn json_is_returned_unchanged() {
     for n in 0..COUNT {
         let text = json(&mut random, 3);
         let sent = text.as_bytes();
-        let made = good(world.ask("POST /v1/topics/t/events", media, sent), &text);
-        let offset = made.get("weir-offset").unwrap().to_owned();
+        let created = successful(world.ask("POST /v1/topics/t/events", media, sent), &text);
+        let offset = created.get("weir-offset").unwrap().to_owned();
         let one = world.ask(&format!("GET /v1/topics/t/events/{offset}"), "", b"");
         assert!(one.body == sent, "{n}: {text:?}");
         assert_eq!(one.get("content-type"), Some("application/json"));
@@ -130,7 +130,7 @@ fn json_is_returned_unchanged() {
             listed.escape_ascii()
         );
         let key = format!("PUT /v1/topics/t/keys/k{n}");
-        good(world.ask(&key, media, sent), &text);
+        successful(world.ask(&key, media, sent), &text);
         let value = world.ask(&key.replace("PUT", "GET"), "", b"");
         assert!(value.body == sent, "{n}: {text:?} of a key");
     }
@@ -143,12 +143,12 @@ fn bytes_are_returned_unchanged() {
     for n in 0..COUNT {
         let sent = bytes(&mut random);
         let shown = sent.escape_ascii().to_string();
-        let made = good(world.ask("POST /v1/topics/t/events", media, &sent), &shown);
-        let offset = made.get("weir-offset").unwrap().to_owned();
+        let created = successful(world.ask("POST /v1/topics/t/events", media, &sent), &shown);
+        let offset = created.get("weir-offset").unwrap().to_owned();
         let one = world.ask(&format!("GET /v1/topics/t/events/{offset}"), "", b"");
         assert!(one.body == sent, "{n}: {shown}");
         let key = format!("PUT /v1/topics/t/keys/k{n}");
-        good(world.ask(&key, media, &sent), &shown);
+        successful(world.ask(&key, media, &sent), &shown);
         let value = world.ask(&key.replace("PUT", "GET"), "", b"");
         assert!(value.body == sent, "{n}: {shown} of a key");
     }
@@ -163,8 +163,8 @@ fn lines_of_a_batch_are_returned_unchanged() {
     let body = lines.join("\n");
     let media = "Content-Type: application/x-ndjson";
     let line = "POST /v1/topics/t/events";
-    let made = good(world.ask(line, media, body.as_bytes()), "a batch");
-    assert_eq!(made.json()["valid"], COUNT);
+    let created = successful(world.ask(line, media, body.as_bytes()), "a batch");
+    assert_eq!(created.json()["valid"], COUNT);
     for (n, line) in lines.iter().enumerate() {
         let one = world.ask(&format!("GET /v1/topics/t/events/{}", n + 2), "", b"");
         assert!(

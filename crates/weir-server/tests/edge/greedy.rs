@@ -6,29 +6,29 @@ use std::time::Instant;
 
 use weir_core::{Intention, Operation};
 
-use crate::client::{Client, PATIENCE};
+use crate::client::{Client, TEST_TIMEOUT};
 use crate::world::{World, large, request};
 
 /// Enough clients to exceed a budget of 256 MiB.
 const MANY: usize = 20;
 const VALUE_BYTES: usize = 16 << 20;
 
-/// Long, so that no other deadline applies.
-const PATIENT: [(&str, &str); 3] = [
+/// Long timeouts, so that only the limit of a test applies.
+const LONG_TIMEOUTS: [(&str, &str); 3] = [
     ("body_timeout", "10m"),
     ("write_timeout", "10m"),
     ("idle_timeout", "10m"),
 ];
 
-fn made(settings: &[(&str, &str)]) -> World {
-    let all: Vec<_> = PATIENT.iter().chain(settings).copied().collect();
+fn with_topic(settings: &[(&str, &str)]) -> World {
+    let all: Vec<_> = LONG_TIMEOUTS.iter().chain(settings).copied().collect();
     let world = large(&all);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
     world
 }
 
 fn with_value(settings: &[(&str, &str)]) -> World {
-    let world = made(settings);
+    let world = with_topic(settings);
     let (key, value) = (&b"large"[..], &vec![b'x'; VALUE_BYTES][..]);
     let put = Intention::new("t", Operation::Put { key, value });
     world.store.propose(&[put]).unwrap().wait().unwrap();
@@ -46,19 +46,19 @@ fn status(stream: &TcpStream) -> String {
 
 #[test]
 fn unfinished_request_bodies_are_bounded() {
-    let world = made(&[("body_rate_after", "10m")]);
+    let world = with_topic(&[("body_rate_after", "10m")]);
     let head = format!(
         "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: {VALUE_BYTES}\r\n\r\n"
     );
-    let most = vec![b'x'; VALUE_BYTES - 1];
+    let partial = vec![b'x'; VALUE_BYTES - 1];
     let mut clients: Vec<Client> = (0..MANY).map(|_| world.client()).collect();
     std::thread::scope(|scope| {
         for client in &mut clients {
-            let (head, most) = (&head, &most);
+            let (head, partial) = (&head, &partial);
             scope.spawn(move || {
-                // A refused request may be cut while the client sends.
+                // The server may close the connection of a refused request while the client sends.
                 let _ = client.stream.write_all(head.as_bytes());
-                let _ = client.stream.write_all(most);
+                let _ = client.stream.write_all(partial);
             });
         }
     });
@@ -66,10 +66,10 @@ fn unfinished_request_bodies_are_bounded() {
     let small = world.ask("POST /v1/topics/t/events", "", b"1");
     assert_eq!(small.status, 201);
     // The budget covers sixteen of these bodies; the others are refused with a time to retry.
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     let mut refused = 0;
     while refused < MANY - 16 {
-        assert!(Instant::now() < end, "{refused} were told to come again");
+        assert!(Instant::now() < end, "{refused} were refused");
         refused = 0;
         for client in &clients {
             client.stream.set_nonblocking(true).unwrap();
@@ -78,13 +78,13 @@ fn unfinished_request_bodies_are_bounded() {
         }
         std::thread::yield_now();
     }
-    let told = clients.iter_mut().filter_map(|client| {
+    let replies = clients.iter_mut().filter_map(|client| {
         client.stream.set_nonblocking(true).unwrap();
-        let there = client.stream.peek(&mut [0]).is_ok();
+        let has_reply = client.stream.peek(&mut [0]).is_ok();
         client.stream.set_nonblocking(false).unwrap();
-        there.then(|| client.reply(false))
+        has_reply.then(|| client.reply(false))
     });
-    for reply in told {
+    for reply in replies {
         assert_eq!((reply.status, &*reply.problem()), (503, "busy"));
         assert!(reply.get("retry-after").is_some());
     }
@@ -156,13 +156,13 @@ fn a_page_ends_when_the_response_budget_is_used_up() {
     }
     let page = world.ask("GET /v1/topics/s/events?max-bytes=16777216", "", b"");
     let count: usize = page.get("weir-count").unwrap().parse().unwrap();
-    assert_eq!(count, RECORDS + 1, "CREATE as well");
+    assert_eq!(count, RECORDS + 1, "with CREATE");
 }
 
 #[test]
 fn a_client_that_sends_a_large_body_too_slowly_is_disconnected() {
     // Above the small size, the client must send at least 64 KiB per second.
-    let world = made(&[("body_rate_after", "0s")]);
+    let world = with_topic(&[("body_rate_after", "0s")]);
     let mut client = world.client();
     client.send(
         b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n",
@@ -178,16 +178,19 @@ fn a_client_that_does_not_read_a_large_response_is_disconnected() {
     let mut client = world.client();
     client.send(&request("GET /v1/topics/t/keys/large", "", b""));
     // The client reads nothing, and the server reads nothing meanwhile. This write fails when the
-    // server has cut the connection.
-    let end = Instant::now() + PATIENCE;
+    // server has closed the connection.
+    let end = Instant::now() + TEST_TIMEOUT;
     let error = loop {
-        assert!(Instant::now() < end, "it waits for ever");
+        assert!(
+            Instant::now() < end,
+            "the server does not disconnect the client"
+        );
         if let Err(error) = client.stream.write_all(b"x") {
             break error;
         }
     };
-    let cut = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
-    assert!(cut.contains(&error.kind()), "{error}");
+    let closed = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    assert!(closed.contains(&error.kind()), "{error}");
 }
 
 #[test]
@@ -201,9 +204,12 @@ fn a_client_that_reads_no_response_is_disconnected() {
     // Each response is small, but together they fill all buffers on the way.
     let get = request("GET /v1/topics/t/keys/k", "", b"").repeat(60);
     client.send(&get);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     loop {
-        assert!(Instant::now() < end, "it waits for ever");
+        assert!(
+            Instant::now() < end,
+            "the server does not disconnect the client"
+        );
         let page = world.ask("GET /metrics", "", b"");
         if page
             .text()

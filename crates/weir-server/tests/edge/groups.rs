@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::world::{World, world};
 
-fn made(world: &World, setup: &str) {
+fn create_group(world: &World, setup: &str) {
     let reply = world.ask("PUT /v1/topics/t/groups/g", "", setup.as_bytes());
     assert_eq!(reply.status, 201, "{}", reply.text());
 }
@@ -22,40 +22,40 @@ fn step(world: &World, what: &str, body: &Value) -> u16 {
 #[test]
 fn a_claim_waits_for_a_record() {
     let world = Arc::new(world());
-    made(&world, "{}");
-    let waits = Arc::clone(&world);
-    let begun = Instant::now();
+    create_group(&world, "{}");
+    let client = Arc::clone(&world);
+    let started = Instant::now();
     let waiting = std::thread::spawn(move || {
-        waits.ask("POST /v1/topics/t/groups/g/claim?member=a&wait=30", "", b"")
+        client.ask("POST /v1/topics/t/groups/g/claim?member=a&wait=30", "", b"")
     });
     // The member gets the record, whether it is written before or after the claim.
     assert_eq!(world.ask("POST /v1/topics/t/events", "", b"1").status, 201);
     let reply = waiting.join().unwrap();
     assert_eq!((reply.status, reply.get("weir-count")), (200, Some("1")));
-    assert!(begun.elapsed() < Duration::from_secs(25));
+    assert!(started.elapsed() < Duration::from_secs(25));
 }
 
 #[test]
 fn several_members_process_each_record_once() {
     let world = Arc::new(world());
-    made(&world, r#"{"lease_ms":60000}"#);
+    create_group(&world, r#"{"lease_ms":60000}"#);
     for n in 0..60 {
         let body = n.to_string();
         let reply = world.ask("POST /v1/topics/t/events", "", body.as_bytes());
         assert_eq!(reply.status, 201);
     }
-    let members = (0..4).map(|me| {
+    let members = (0..4).map(|member| {
         let world = Arc::clone(&world);
         std::thread::spawn(move || {
-            let mut done = Vec::new();
+            let mut processed = Vec::new();
             loop {
-                let line = format!("POST /v1/topics/t/groups/g/claim?member=m{me}&max=7");
+                let line = format!("POST /v1/topics/t/groups/g/claim?member=m{member}&max=7");
                 let reply = world.ask(&line, "", b"");
                 assert_eq!(reply.status, 200);
                 let json = reply.json();
                 let records = json["records"].as_array().unwrap();
                 if records.is_empty() {
-                    return done;
+                    return processed;
                 }
                 let offsets: Vec<u64> = records
                     .iter()
@@ -63,7 +63,7 @@ fn several_members_process_each_record_once() {
                     .collect();
                 let body = serde_json::json!({"claim": json["claim"], "offsets": offsets});
                 assert_eq!(step(&world, "ack", &body), 200);
-                done.extend(offsets);
+                processed.extend(offsets);
             }
         })
     });
@@ -84,7 +84,7 @@ fn several_members_process_each_record_once() {
 #[test]
 fn a_record_that_is_returned_too_often_becomes_a_dead_letter() {
     let world = world();
-    made(&world, r#"{"attempts_max":2,"dead_letters":"dead"}"#);
+    create_group(&world, r#"{"attempts_max":2,"dead_letters":"dead"}"#);
     assert_eq!(world.ask("POST /v1/topics/t/events", "", b"1").status, 201);
     for attempt in 1..=2 {
         let line = "POST /v1/topics/t/groups/g/claim?member=a&wait=5";
@@ -112,7 +112,7 @@ fn a_record_that_is_returned_too_often_becomes_a_dead_letter() {
 #[test]
 fn metrics_describe_groups() {
     let world = world();
-    made(&world, r#"{"lease_ms":60000}"#);
+    create_group(&world, r#"{"lease_ms":60000}"#);
     let lines = "1\n2\n3\n";
     let fields = "Content-Type: application/x-ndjson";
     let posted = world.ask("POST /v1/topics/t/events", fields, lines.as_bytes());

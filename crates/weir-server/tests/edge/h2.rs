@@ -10,7 +10,7 @@ use hyper::{Method, Request};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use crate::client::PATIENCE;
+use crate::client::TEST_TIMEOUT;
 use crate::hold::BlockedThread;
 use crate::world::{World, with, world};
 
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Waits until the server has closed the connection.
-    async fn ended(self) {
+    async fn wait_until_closed(self) {
         drop(self.requests);
         // The connection may end with or without an error.
         let _ = self.connection.await.unwrap();
@@ -79,8 +79,11 @@ const WINDOW: u32 = 65_535;
 fn run(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().unwrap();
-    let done = async { tokio::time::timeout(PATIENCE, test).await };
-    assert!(runtime.block_on(done).is_ok(), "something waits for ever");
+    let done = async { tokio::time::timeout(TEST_TIMEOUT, test).await };
+    assert!(
+        runtime.block_on(done).is_ok(),
+        "the test exceeded its timeout"
+    );
 }
 
 const EVENTS: &str = "/v1/topics/t/events";
@@ -123,13 +126,13 @@ fn a_tail_follows_until_the_server_drains() {
         let mut tail = response.await.unwrap().into_body();
         let (status, _) = client.ask(Method::POST, EVENTS, b"\"news\"").await;
         assert_eq!(status, 201);
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains("news") {
-            heard.extend_from_slice(&next(&mut tail).await.unwrap());
+        let mut received = Vec::new();
+        while !String::from_utf8_lossy(&received).contains("news") {
+            received.extend_from_slice(&next(&mut tail).await.unwrap());
         }
         world.server.as_ref().unwrap().drain();
         while next(&mut tail).await.is_some() {}
-        client.ended().await;
+        client.wait_until_closed().await;
     });
     world.server.take().unwrap().wait().unwrap();
 }
@@ -137,7 +140,7 @@ fn a_tail_follows_until_the_server_drains() {
 #[test]
 fn a_drain_answers_every_request_that_has_started() {
     let mut world = world();
-    let held = BlockedThread::new(&world.store, "t");
+    let blocked = BlockedThread::new(&world.store, "t");
     run(async {
         let mut client = Client::connect(&world, WINDOW).await;
         let mut waiting = Vec::new();
@@ -148,11 +151,11 @@ fn a_drain_answers_every_request_that_has_started() {
         let (status, _) = client.ask(Method::GET, "/healthz", b"").await;
         assert_eq!(status, 200);
         world.server.as_ref().unwrap().drain();
-        drop(held);
+        drop(blocked);
         for response in waiting {
             assert_eq!(response.await.unwrap().status(), 201);
         }
-        client.ended().await;
+        client.wait_until_closed().await;
     });
     world.server.take().unwrap().wait().unwrap();
 }
@@ -167,9 +170,9 @@ fn a_client_that_grants_no_window_is_disconnected() {
         // This client answers every PING.
         let mut client = Client::connect(&world, 1000).await;
         let response = client.send(Method::GET, "/v1/topics/t/keys/k", b"").await;
-        let kept = response.await.unwrap();
-        client.ended().await;
-        drop(kept);
+        let unread = response.await.unwrap();
+        client.wait_until_closed().await;
+        drop(unread);
         let mut other = Client::connect(&world, WINDOW).await;
         let (status, body) = other.ask(Method::GET, "/v1/topics/t/keys/k", b"").await;
         assert_eq!((status, body.len()), (200, value.len()));
@@ -183,9 +186,9 @@ fn an_idle_client_is_disconnected() {
         let mut client = Client::connect(&world, WINDOW).await;
         assert_eq!(client.ask(Method::GET, "/healthz", b"").await.0, 200);
         // Kept open, so that the server closes the connection.
-        let kept = client.requests.clone();
-        client.ended().await;
-        drop(kept);
+        let handle = client.requests.clone();
+        client.wait_until_closed().await;
+        drop(handle);
     });
 }
 
@@ -201,13 +204,13 @@ fn a_body_sent_byte_by_byte_times_out() {
         let request = request.body(()).unwrap();
         let (response, mut stream) = requests.unwrap().send_request(request, false).unwrap();
         stream.send_data(b"123"[..].into(), false).unwrap();
-        let mut drips = tokio::time::interval(Duration::from_millis(20));
+        let mut interval = tokio::time::interval(Duration::from_millis(20));
         let mut response = std::pin::pin!(response);
         let status = loop {
             tokio::select! {
                 biased;
                 response = response.as_mut() => break response.unwrap().status(),
-                _ = drips.tick() => drop(stream.send_data(b"4"[..].into(), false)),
+                _ = interval.tick() => drop(stream.send_data(b"4"[..].into(), false)),
             }
         };
         assert_eq!(status, 408);
@@ -238,9 +241,9 @@ fn the_number_of_tails_of_a_connection_is_limited() {
 fn reset_streams_do_not_affect_other_clients() {
     let world = world();
     run(async {
-        let greedy = Client::connect(&world, WINDOW).await;
+        let flooding = Client::connect(&world, WINDOW).await;
         for _ in 0..1000 {
-            let Ok(mut requests) = greedy.requests.clone().ready().await else {
+            let Ok(mut requests) = flooding.requests.clone().ready().await else {
                 break;
             };
             let request = Request::get("http://localhost/v1/topics/t/events?wait=30");
@@ -253,6 +256,6 @@ fn reset_streams_do_not_affect_other_clients() {
         let mut other = Client::connect(&world, WINDOW).await;
         let (status, _) = other.ask(Method::POST, EVENTS, b"1").await;
         assert_eq!(status, 201);
-        drop(greedy);
+        drop(flooding);
     });
 }

@@ -8,19 +8,19 @@ fn events(client: &mut Client, until: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut text = String::new();
     loop {
-        let line = String::from_utf8(client.until(b"\r\n")).unwrap();
+        let line = String::from_utf8(client.read_until(b"\r\n")).unwrap();
         let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
         assert_ne!(size, 0, "the stream ended: {found:?}");
-        let piece = client.take(size + 2);
+        let piece = client.read_bytes(size + 2);
         text.push_str(std::str::from_utf8(&piece[..size]).unwrap());
         while let Some(end) = text.find("\n\n") {
             let event: String = text.drain(..end + 2).collect();
-            let of = |name: &str| {
+            let field = |name: &str| {
                 let lines = event.lines().filter_map(|line| line.strip_prefix(name));
                 lines.collect::<Vec<_>>().join("\n")
             };
-            let (id, data) = (of("id: "), of("data: "));
-            let done = data.contains(until) || of("event: ").contains(until);
+            let (id, data) = (field("id: "), field("data: "));
+            let done = data.contains(until) || field("event: ").contains(until);
             if !id.is_empty() {
                 found.push((id, data));
             }
@@ -72,8 +72,8 @@ fn a_reconnected_tail_resumes_after_its_last_event() {
         post(&world, &format!("\"{round}c\""));
     }
     let ids: Vec<&str> = seen.iter().map(|(id, _)| id.as_str()).collect();
-    let want: Vec<String> = (1..=seen.len()).map(|n| n.to_string()).collect();
-    assert_eq!(ids, want);
+    let wanted: Vec<String> = (1..=seen.len()).map(|n| n.to_string()).collect();
+    assert_eq!(ids, wanted);
     assert_eq!(seen.last().unwrap().1, "\"4b\"");
 }
 
@@ -87,11 +87,11 @@ fn all_tails_receive_equal_events() {
         post(&world, &n.to_string());
     }
     post(&world, "\"end\"");
-    let want: Vec<String> = (1..=102).map(|n| n.to_string()).collect();
+    let wanted: Vec<String> = (1..=102).map(|n| n.to_string()).collect();
     for client in &mut clients {
         let found = events(client, "end");
         let ids: Vec<String> = found.into_iter().map(|(id, _)| id).collect();
-        assert_eq!(ids, want);
+        assert_eq!(ids, wanted);
     }
 }
 
@@ -220,7 +220,7 @@ fn waiting_clients_are_notified_of_a_drain() {
     );
     assert_eq!(lagging.reply(false).status, 504);
     events(&mut tail, "bye");
-    assert_eq!(tail.until(b"0\r\n\r\n"), b"0\r\n\r\n");
+    assert_eq!(tail.read_until(b"0\r\n\r\n"), b"0\r\n\r\n");
     assert!(idle.is_closed());
     let mut world = world;
     world.server.take().unwrap().wait().unwrap();

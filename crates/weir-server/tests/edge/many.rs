@@ -6,8 +6,8 @@ use weir_core::{Effect, Intention, Operation, Outcome, TopicOptions};
 use crate::world::with;
 
 const TOPICS: usize = 100_000;
-/// Topics created by one call.
-const CALL: usize = 10_000;
+/// Number of topics that one call creates.
+const TOPICS_PER_CALL: usize = 10_000;
 /// Maximum size of a page of metrics in bytes, independent of the number of topics.
 const METRICS_BYTES_MAX: usize = 128 << 10;
 
@@ -16,14 +16,14 @@ fn many_topics_are_listed_and_delay_no_other_request() {
     let world = with(&[]);
     let names: Vec<String> = (0..TOPICS).map(|n| format!("t{n:06}")).collect();
     let options = TopicOptions::default();
-    for names in names.chunks(CALL) {
-        let made: Vec<_> = names
+    for names in names.chunks(TOPICS_PER_CALL) {
+        let creations: Vec<_> = names
             .iter()
             .map(|name| Intention::new(name, Operation::Create { options: &options }))
             .collect();
-        let outcomes = world.store.propose(&made).unwrap().wait().unwrap();
-        let is_made = |outcome: &Outcome| matches!(outcome, Outcome::Committed(commit) if commit.effect == Effect::Valid);
-        assert!(outcomes.runs().iter().all(|run| is_made(&run.outcome)));
+        let outcomes = world.store.propose(&creations).unwrap().wait().unwrap();
+        let is_created = |outcome: &Outcome| matches!(outcome, Outcome::Committed(commit) if commit.effect == Effect::Valid);
+        assert!(outcomes.runs().iter().all(|run| is_created(&run.outcome)));
     }
     // Another client writes and reads between two pages of the list.
     let (mut after, mut found) = (String::new(), Vec::with_capacity(TOPICS));

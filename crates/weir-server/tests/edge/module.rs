@@ -9,13 +9,13 @@ use crate::client::{Client, Reply};
 use crate::world::request;
 
 /// A server whose store has an engine for programs.
-struct Serving {
+struct ProgramServer {
     server: Server,
     _weir: Weir,
     _directory: tempfile::TempDir,
 }
 
-impl Serving {
+impl ProgramServer {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = OpenOptions {
@@ -50,35 +50,35 @@ fn prebuilt(name: &str) -> Vec<u8> {
 #[test]
 fn a_module_is_returned_unchanged() {
     let module = prebuilt("counter");
-    let serving = Serving::new();
-    let ask = |line: &str, fields: &str, body: &[u8]| serving.ask(line, fields, body);
+    let server = ProgramServer::new();
+    let ask = |line: &str, fields: &str, body: &[u8]| server.ask(line, fields, body);
     let put = "PUT /v1/topics/sum/program";
     let wasm = "Content-Type: application/wasm";
     assert_eq!(ask(put, wasm, &module).status, 201);
     let get = "GET /v1/topics/sum/program";
-    let told = ask(get, "", b"");
-    let hash = told.json()["sha256"].as_str().unwrap().to_owned();
-    assert_eq!(told.get("etag"), Some(&*format!("\"{hash}\"")));
-    let given = ask(get, "Accept: application/wasm", b"");
+    let description = ask(get, "", b"");
+    let hash = description.json()["sha256"].as_str().unwrap().to_owned();
+    assert_eq!(description.get("etag"), Some(&*format!("\"{hash}\"")));
+    let code = ask(get, "Accept: application/wasm", b"");
     assert_eq!(
-        (given.status, given.get("content-type")),
+        (code.status, code.get("content-type")),
         (200, Some("application/wasm"))
     );
-    assert!(given.body == module, "{} bytes", given.body.len());
-    let known = format!("Accept: application/wasm\nIf-None-Match: \"{hash}\"");
-    assert_eq!(ask(get, &known, b"").status, 304);
+    assert!(code.body == module, "{} bytes", code.body.len());
+    let condition = format!("Accept: application/wasm\nIf-None-Match: \"{hash}\"");
+    assert_eq!(ask(get, &condition, b"").status, 304);
     assert_eq!(ask(get, "Accept: text/html", b"").status, 406);
     // Also by its hash, while a topic uses it.
     let by_hash = format!("GET /v1/programs/{hash}");
-    let given = ask(&by_hash, "", b"");
+    let code = ask(&by_hash, "", b"");
     assert_eq!(
-        (given.status, given.get("content-type")),
+        (code.status, code.get("content-type")),
         (200, Some("application/wasm"))
     );
-    assert!(given.body == module, "{} bytes", given.body.len());
-    assert!(given.get("cache-control").unwrap().contains("immutable"));
-    let known = format!("If-None-Match: \"{hash}\"");
-    assert_eq!(ask(&by_hash, &known, b"").status, 304);
+    assert!(code.body == module, "{} bytes", code.body.len());
+    assert!(code.get("cache-control").unwrap().contains("immutable"));
+    let condition = format!("If-None-Match: \"{hash}\"");
+    assert_eq!(ask(&by_hash, &condition, b"").status, 304);
     assert_eq!(ask(&by_hash, "Accept: text/html", b"").status, 406);
     assert_eq!(
         ask(
@@ -103,14 +103,14 @@ fn a_module_is_returned_unchanged() {
 /// The verdicts of a topic's program are counted by reason.
 #[test]
 fn metrics_count_the_verdicts_of_programs() {
-    let serving = Serving::new();
+    let server = ProgramServer::new();
     let deploy = |name: &str, module: &str| {
         let line = format!("PUT /v1/topics/{name}/program");
         let wasm = "Content-Type: application/wasm";
-        assert_eq!(serving.ask(&line, wasm, &prebuilt(module)).status, 201);
+        assert_eq!(server.ask(&line, wasm, &prebuilt(module)).status, 201);
     };
     let series = |name: &str| {
-        let page = serving.ask("GET /metrics", "", b"");
+        let page = server.ask("GET /metrics", "", b"");
         let mut lines = page.text().lines();
         let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = value.unwrap_or_else(|| panic!("{name}"));
@@ -120,7 +120,7 @@ fn metrics_count_the_verdicts_of_programs() {
     deploy("bad", "broken-as");
     deploy("quiet", "nothing");
     for value in ["fine", "fine", "assert", "more than sixteen bytes"] {
-        serving.ask("POST /v1/topics/bad/events", "", value.as_bytes());
+        server.ask("POST /v1/topics/bad/events", "", value.as_bytes());
     }
     assert_eq!(series("weir_programs"), 2);
     assert_eq!(series("weir_programs_left_out"), 0);

@@ -9,11 +9,11 @@ fn only_one_of_several_concurrent_conditional_puts_succeeds() {
     let world = Arc::new(world());
     let start = Arc::new(Barrier::new(16));
     let threads: Vec<_> = (0..16)
-        .map(|me| {
+        .map(|writer| {
             let (world, start) = (Arc::clone(&world), Arc::clone(&start));
             std::thread::spawn(move || {
                 start.wait();
-                let body = me.to_string();
+                let body = writer.to_string();
                 world
                     .ask(
                         "PUT /v1/topics/t/keys/k",
@@ -114,13 +114,13 @@ fn a_conflict_of_a_transaction_reports_the_failed_condition() {
     assert_eq!((&tag["expected"], &tag["actual"]), (&7.into(), &1.into()));
     let key = ask("", "{\"key\":\"k\",\"key-offset\":5}").json();
     assert_eq!((&key["expected"], &key["actual"]), (&5.into(), &0.into()));
-    // With several conditions, it is not known which one failed.
+    // With several conditions, the store does not report which condition failed.
     let both = ask("", "{\"topic-offset\":1},{\"key\":\"k\",\"key-offset\":5}");
     assert_eq!(both.status, 412);
     let both = both.json();
     assert_eq!((both.get("expected"), &both["actual"]), (None, &0.into()));
-    let held = ask("", "{\"topic-offset\":1}");
-    assert_eq!(held.status, 201);
+    let successful = ask("", "{\"topic-offset\":1}");
+    assert_eq!(successful.status, 201);
 }
 
 #[test]
@@ -150,19 +150,22 @@ fn an_idempotency_key_is_valid_for_one_request() {
     assert_eq!(post("\"\"", b"1").status, 400);
     assert_eq!(world.store.topic("t").unwrap().last.0, 2);
     // A verdict that is not VALID is stored as well.
-    let no = world.ask(
+    let conflict = world.ask(
         "PUT /v1/topics/t/keys/k",
         "Idempotency-Key: \"n\"\nIf-Match: *",
         b"1",
     );
-    assert_eq!(no.status, 412);
+    assert_eq!(conflict.status, 412);
     assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", b"1").status, 201);
-    let no = world.ask(
+    let conflict = world.ask(
         "PUT /v1/topics/t/keys/k",
         "Idempotency-Key: \"n\"\nIf-Match: *",
         b"1",
     );
-    assert_eq!((no.status, no.get("weir-replayed")), (412, Some("?1")));
+    assert_eq!(
+        (conflict.status, conflict.get("weir-replayed")),
+        (412, Some("?1"))
+    );
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn a_nonce_must_follow_the_last_one() {
     assert_eq!(gap.json()["expected"], 2);
     assert!(
         gap.get("weir-intention").is_none(),
-        "a refusal has no place in the log"
+        "a refusal has no position in the log"
     );
     assert_eq!(post("2", b"2").status, 201);
     assert_eq!(post("0", b"2").status, 400);
@@ -239,7 +242,7 @@ fn thousands_of_idempotency_keys_are_kept_and_use_no_session() {
             assert!(all, "up to {n}");
         }
     }
-    // As many keys as on a busy day, proposed directly to the store.
+    // Many more keys, proposed directly to the store.
     let ids = (1_u128..=120_000).map(|n| weir_core::ClientId(n.to_be_bytes()));
     let put = weir_core::Operation::Put {
         key: b"",
@@ -312,20 +315,20 @@ fn a_conflict_lists_the_unseen_records_on_request() {
             .collect()
     };
     // For a key, its records after the expected offset; for the topic, all records after it.
-    let late = "If-Match: \"k2\"\nPrefer: conflicts=10";
-    let reply = world.ask("PUT /v1/topics/t/keys/k", late, b"5");
+    let stale = "If-Match: \"k2\"\nPrefer: conflicts=10";
+    let reply = world.ask("PUT /v1/topics/t/keys/k", stale, b"5");
     assert_eq!((reply.status, offsets(&reply)), (412, vec![4, 5]));
     assert_eq!(reply.json()["conflicts"][1]["value"], 4);
     assert!(reply.json().get("conflicts_more").is_none());
-    let late = "If-Match: \"o2\"\nPrefer: conflicts=10";
-    let reply = world.ask("POST /v1/topics/t/events", late, b"5");
+    let stale = "If-Match: \"o2\"\nPrefer: conflicts=10";
+    let reply = world.ask("POST /v1/topics/t/events", stale, b"5");
     assert_eq!((reply.status, offsets(&reply)), (412, vec![3, 4, 5]));
     // A limit, and a list of tags.
-    let late = "If-Match: \"k2\", \"k4\"\nPrefer: conflicts=1";
-    let reply = world.ask("PUT /v1/topics/t/keys/k", late, b"5");
+    let stale = "If-Match: \"k2\", \"k4\"\nPrefer: conflicts=1";
+    let reply = world.ask("PUT /v1/topics/t/keys/k", stale, b"5");
     assert_eq!((reply.status, offsets(&reply)), (412, vec![4]));
     assert_eq!(reply.json()["conflicts_more"], true);
-    // Without the preference there are no records, and nothing was written.
+    // Without the preference, the response has no records. Nothing was written.
     let reply = world.ask("PUT /v1/topics/t/keys/k", "If-Match: \"k2\"", b"5");
     assert!(reply.status == 412 && reply.json().get("conflicts").is_none());
     assert_eq!(world.store.topic("t").unwrap().last.0, 5);

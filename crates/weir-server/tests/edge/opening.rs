@@ -9,7 +9,7 @@ use hyper::Request;
 use weir_server::{Opening, Server, ServerConfig};
 use weir_store::Store;
 
-use crate::client::{Client, PATIENCE, Reply};
+use crate::client::{Client, Reply, TEST_TIMEOUT};
 use crate::world::{options, request};
 
 /// A server that waits for its store, whose open has this progress.
@@ -75,7 +75,7 @@ fn silent_connections_do_not_block_liveness_checks() {
     assert_eq!(ask(address, "GET /healthz").status, 200);
     // The oldest of them was closed for the new connection.
     let mut oldest = &silent[0];
-    oldest.set_read_timeout(Some(PATIENCE)).unwrap();
+    oldest.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     assert!(matches!(oldest.read(&mut [0]), Ok(0) | Err(_)));
 }
 
@@ -84,7 +84,7 @@ fn a_native_client_is_refused_with_a_retryable_code() {
     let server = opening(&Arc::new(AtomicU64::new(7)));
     let address = server.native_addr().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(b":_weir\thello\n_hello\n|\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -105,10 +105,14 @@ async fn http2_requests_are_answered() {
         let request = Request::get(format!("http://localhost{path}"));
         let request = request.body(()).unwrap();
         let (response, _) = requests.send_request(request, true).unwrap();
-        let response = tokio::time::timeout(PATIENCE, response).await.unwrap();
+        let response = tokio::time::timeout(TEST_TIMEOUT, response).await.unwrap();
         assert_eq!(response.unwrap().status(), status, "{path}");
     }
     drop(server);
     // The connection ends with the server.
-    drop(tokio::time::timeout(PATIENCE, connection).await.unwrap());
+    drop(
+        tokio::time::timeout(TEST_TIMEOUT, connection)
+            .await
+            .unwrap(),
+    );
 }

@@ -10,14 +10,14 @@ use crate::world::{World, with};
 
 const SEED: u64 = 0x005e_ed0f_ed6e;
 /// Number of streams that are parsed without a server.
-const READ: usize = 20_000;
+const PARSED_STREAMS: usize = 20_000;
 /// Number of streams that are sent to a server.
-const SENT: usize = 400;
+const SENT_STREAMS: usize = 400;
 
 /// `SplitMix64`.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -30,8 +30,8 @@ impl Dice {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
+    fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
     }
 }
 
@@ -84,50 +84,50 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// One to three requests, with some damage.
-fn stream(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
+fn stream(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..=dice.below(3) {
-        let seed: &Vec<u8> = dice.one(seeds);
+    for _ in 0..=random.below(3) {
+        let seed: &Vec<u8> = random.choose(seeds);
         bytes.extend_from_slice(seed);
     }
-    for _ in 0..dice.below(5) {
-        let at = dice.below(bytes.len());
-        let end = (at + 1 + dice.below(8)).min(bytes.len());
-        match dice.below(6) {
-            0 => bytes[at] = dice.next() as u8,
-            1 => bytes[at] ^= 1 << dice.below(8),
+    for _ in 0..random.below(5) {
+        let at = random.below(bytes.len());
+        let end = (at + 1 + random.below(8)).min(bytes.len());
+        match random.below(6) {
+            0 => bytes[at] = random.next() as u8,
+            1 => bytes[at] ^= 1 << random.below(8),
             2 => drop(bytes.drain(at..end)),
             3 => {
                 let again = bytes[at..end].to_vec();
                 drop(bytes.splice(at..at, again));
             }
-            4 => drop(bytes.splice(at..at, dice.one::<&str>(WORDS).bytes())),
-            _ => drop(bytes.splice(at..end, dice.one::<&str>(WORDS).bytes())),
+            4 => drop(bytes.splice(at..at, random.choose::<&str>(WORDS).bytes())),
+            _ => drop(bytes.splice(at..end, random.choose::<&str>(WORDS).bytes())),
         }
         if bytes.is_empty() {
             bytes.push(b'\r');
         }
     }
-    if dice.below(8) == 0 {
-        bytes.truncate(dice.below(bytes.len()) + 1);
+    if random.below(8) == 0 {
+        bytes.truncate(random.below(bytes.len()) + 1);
     }
     bytes
 }
 
-fn noise(dice: &mut Dice) -> Vec<u8> {
+fn random_bytes(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..dice.below(30) {
-        if dice.below(3) == 0 {
-            bytes.push(dice.next() as u8);
+    for _ in 0..random.below(30) {
+        if random.below(3) == 0 {
+            bytes.push(random.next() as u8);
         } else {
-            bytes.extend_from_slice(dice.one(WORDS).as_bytes());
+            bytes.extend_from_slice(random.choose(WORDS).as_bytes());
         }
     }
     bytes
 }
 
 /// Parses the bytes in one piece, in two, and byte by byte. The results must be equal.
-fn same(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
+fn parse_in_pieces(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
     let whole = read(bytes, [], limits);
     let shown = String::from_utf8_lossy(bytes);
     assert_eq!(whole, read(bytes, [cut], limits), "cut at {cut}: {shown:?}");
@@ -141,26 +141,26 @@ fn same(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
 
 #[test]
 fn parsed_requests_do_not_depend_on_the_split() {
-    let (mut dice, seeds) = (Dice(SEED), seeds());
+    let (mut random, seeds) = (Random(SEED), seeds());
     let usual = Limits::default();
     // Low limits, so that heads are about as long as allowed.
     let mut low = usual;
     (low.line, low.head, low.fields) = (40, 60, 4);
     let (mut requests, mut refused) = (0, 0);
-    for n in 0..READ {
+    for n in 0..PARSED_STREAMS {
         let bytes = match n % 4 {
-            0 => noise(&mut dice),
-            _ => stream(&mut dice, &seeds),
+            0 => random_bytes(&mut random),
+            _ => stream(&mut random, &seeds),
         };
         let limits = if n % 2 == 0 { usual } else { low };
-        let reading = same(&bytes, dice.below(bytes.len()), limits);
+        let reading = parse_in_pieces(&bytes, random.below(bytes.len()), limits);
         assert_eq!(reading.heads.len(), reading.bodies.len());
         requests += reading.heads.len();
         refused += usize::from(reading.end.contains("Syntax"));
     }
     // Otherwise the test would check too little.
-    assert!(requests > READ / 4, "{requests}");
-    assert!(refused > READ / 10, "{refused}");
+    assert!(requests > PARSED_STREAMS / 4, "{requests}");
+    assert!(refused > PARSED_STREAMS / 10, "{refused}");
 }
 
 /// Lengths just below and above the limits, split at every byte.
@@ -174,7 +174,7 @@ fn lengths_at_the_limits_are_parsed_equally_for_every_split() {
                 let (path, value) = ("p".repeat(path), "v".repeat(value));
                 let text = format!("GET /{path} HTTP/1.1{end}Host: a\r\nb: {value}{end}\r\n");
                 for cut in 0..text.len() {
-                    same(text.as_bytes(), cut, limits);
+                    parse_in_pieces(text.as_bytes(), cut, limits);
                 }
             }
         }
@@ -198,9 +198,13 @@ fn answers(world: &World, bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Ve
 
 /// Compares the responses. The number may differ: if the body of a refused request has not arrived,
 /// the server closes the connection; otherwise it continues.
-fn alike(whole: &[String], pieces: &[String], place: &str) {
+fn compare(whole: &[String], pieces: &[String], context: &str) {
     for (whole, pieces) in whole.iter().zip(pieces) {
-        assert_eq!(plain(whole), plain(pieces), "{place}");
+        assert_eq!(
+            without_variable_parts(whole),
+            without_variable_parts(pieces),
+            "{context}"
+        );
     }
     let shorter = if whole.len() < pieces.len() {
         whole
@@ -210,13 +214,13 @@ fn alike(whole: &[String], pieces: &[String], place: &str) {
     if whole.len() != pieces.len() {
         let last = shorter
             .last()
-            .unwrap_or_else(|| panic!("no answer: {place}"));
-        assert!(last.contains("connection: close\r\n"), "{place}: {last}");
+            .unwrap_or_else(|| panic!("no answer: {context}"));
+        assert!(last.contains("connection: close\r\n"), "{context}: {last}");
     }
 }
 
 /// Returns a response without the parts that differ between two servers: request numbers and times.
-fn plain(answer: &str) -> String {
+fn without_variable_parts(answer: &str) -> String {
     let mut plain = String::new();
     for line in answer.lines() {
         let name = line.split(':').next().unwrap_or_default();
@@ -265,7 +269,7 @@ fn plain(answer: &str) -> String {
 
 #[test]
 fn responses_do_not_depend_on_the_split() {
-    let mut dice = Dice(SEED ^ 1);
+    let mut random = Random(SEED ^ 1);
     // Responses with times or counters always differ.
     let mut seeds = seeds();
     seeds.retain(|seed| {
@@ -274,35 +278,35 @@ fn responses_do_not_depend_on_the_split() {
             .iter()
             .any(|word| text.contains(word))
     });
-    let fresh = || {
+    let start_servers = || {
         let worlds = [with(&[]), with(&[]), with(&[])];
         for world in &worlds {
             assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
         }
         worlds
     };
-    let mut worlds = fresh();
+    let mut worlds = start_servers();
     let mut count = 0;
-    for n in 0..SENT {
+    for n in 0..SENT_STREAMS {
         let bytes = match n % 8 {
-            0 => noise(&mut dice),
-            _ => stream(&mut dice, &seeds),
+            0 => random_bytes(&mut random),
+            _ => stream(&mut random, &seeds),
         };
-        let cut = dice.below(bytes.len());
+        let cut = random.below(bytes.len());
         let whole = answers(&worlds[0], &bytes, std::iter::empty());
         let two = answers(&worlds[1], &bytes, std::iter::once(cut));
         let many = answers(&worlds[2], &bytes, 1..bytes.len().max(1));
         let shown = String::from_utf8_lossy(&bytes);
-        alike(&whole, &two, &format!("cut at {cut}: {shown:?}"));
-        alike(&whole, &many, &format!("byte by byte: {shown:?}"));
+        compare(&whole, &two, &format!("cut at {cut}: {shown:?}"));
+        compare(&whole, &many, &format!("byte by byte: {shown:?}"));
         count += whole.len();
         if whole.len() != two.len() || whole.len() != many.len() {
             // The servers have different states from here on, so start new ones.
             for world in &worlds {
                 assert_eq!(world.ask("GET /healthz", "", b"").body, b"ok\n");
             }
-            worlds = fresh();
+            worlds = start_servers();
         }
     }
-    assert!(count > SENT / 2, "{count}");
+    assert!(count > SENT_STREAMS / 2, "{count}");
 }

@@ -16,7 +16,7 @@ fn fields(bytes: usize) -> String {
 fn ambiguous_requests_are_refused() {
     let world = world();
     let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n";
-    let flood: String = (0..200).map(|n| format!("x{n}: y\r\n")).collect();
+    let many_fields: String = (0..200).map(|n| format!("x{n}: y\r\n")).collect();
     let long = "x".repeat(70_000);
     let cases: &[(&str, String, u16)] = &[
         ("both lengths", format!("{get}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc"), 400),
@@ -33,7 +33,7 @@ fn ambiguous_requests_are_refused() {
         ("bare LF", "GET /healthz HTTP/1.1\nHost: localhost\n\n".to_owned(), 400),
         ("NUL", format!("{get}a: b\0\r\n\r\n"), 400),
         ("blank lines", format!("\r\n\r\n{get}\r\n"), 200),
-        ("200 fields", format!("{get}{flood}\r\n"), 431),
+        ("200 fields", format!("{get}{many_fields}\r\n"), 431),
         ("long field", format!("{get}a: {long}\r\n\r\n"), 431),
         ("long target", format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n"), 414),
         ("expectation", format!("{get}Expect: the-unexpected\r\n\r\n"), 417),
@@ -126,7 +126,7 @@ fn parameters_and_bodies_are_checked() {
         let reply = world.ask(line, fields, b"");
         assert_eq!(reply.status, status, "{line}: {reply:?}");
     }
-    // The next page is read as the first one.
+    // The link to the next page has the consistency of the request.
     for n in 0..2 {
         world.ask(&format!("PUT /v1/topics/t{n}"), "", b"");
         world.ask(&format!("PUT /v1/topics/t/keys/k{n}"), "", b"1");
@@ -156,7 +156,7 @@ fn parameters_and_bodies_are_checked() {
     assert_eq!(reply.status, 404);
     assert!(
         reply.get("weir-intention").is_some(),
-        "a verdict has its place in the log"
+        "a verdict has a position in the log"
     );
 }
 
@@ -199,25 +199,25 @@ fn a_half_closed_client_gets_its_responses() {
     let mut client = world.client();
     client.send(&request("POST /v1/topics/t/events", "", b"1"));
     client.send(&request("GET /v1/topics/t/events/2", "", b""));
-    client.shut();
+    client.close_write();
     assert_eq!(client.reply(false).status, 201);
     assert_eq!(client.reply(false).body, b"1");
     assert!(client.is_closed());
     // A client that closes its side within a head gets no response.
     let mut client = world.client();
     client.send(b"POST /v1/topics/t/events HTTP/1.1\r\nHost: local");
-    client.shut();
+    client.close_write();
     assert!(client.is_closed());
     let mut client = world.client();
     client.send(
         b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n123",
     );
-    client.shut();
+    client.close_write();
     assert_eq!(client.reply(false).status, 400);
     assert_eq!(
         world.store.topic("t").unwrap().last.0,
         2,
-        "half a body is none"
+        "an incomplete body stores no record"
     );
 }
 
@@ -242,7 +242,7 @@ fn slow_clients_are_disconnected() {
     assert_eq!(client.reply(false).status, 408);
     assert!(client.is_closed());
     let mut client = world.client();
-    drip(
+    send_slowly(
         &mut client,
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: ",
     );
@@ -255,7 +255,7 @@ fn slow_clients_are_disconnected() {
     client.send(b"123");
     assert_eq!(client.reply(false).status, 408);
     let mut client = world.client();
-    drip(&mut client, head);
+    send_slowly(&mut client, head);
     assert_eq!(client.reply(false).status, 408);
     assert!(client.is_closed());
     assert_eq!(world.store.topic("t").unwrap().last.0, 1);
@@ -268,20 +268,20 @@ fn slow_clients_are_disconnected() {
 }
 
 /// Sends a byte every 20 ms until the server responds.
-fn drip(client: &mut Client, first: &[u8]) {
+fn send_slowly(client: &mut Client, first: &[u8]) {
     client.send(first);
     let pause = std::time::Duration::from_millis(20);
     client.stream.set_read_timeout(Some(pause)).unwrap();
-    let end = std::time::Instant::now() + crate::client::PATIENCE;
+    let end = std::time::Instant::now() + crate::client::TEST_TIMEOUT;
     loop {
-        assert!(std::time::Instant::now() < end, "nothing came");
+        assert!(std::time::Instant::now() < end, "no response arrived");
         let mut piece = [0; 4096];
         match std::io::Read::read(&mut client.stream, &mut piece) {
             Ok(got) => {
                 client.buffer.extend_from_slice(&piece[..got]);
                 client
                     .stream
-                    .set_read_timeout(Some(crate::client::PATIENCE))
+                    .set_read_timeout(Some(crate::client::TEST_TIMEOUT))
                     .unwrap();
                 return;
             }
@@ -293,15 +293,15 @@ fn drip(client: &mut Client, first: &[u8]) {
 #[test]
 fn the_number_of_connections_per_address_is_limited() {
     let world = with(&[("connections_per_address_max", "3")]);
-    let mut kept: Vec<Client> = (0..3).map(|_| world.client()).collect();
-    for client in &mut kept {
+    let mut clients: Vec<Client> = (0..3).map(|_| world.client()).collect();
+    for client in &mut clients {
         client.send(&request("GET /healthz", "", b""));
         assert_eq!(client.reply(false).status, 200);
     }
     assert!(world.client().is_closed());
-    drop(kept);
+    drop(clients);
     // The server releases slots when it detects that connections have closed.
-    let end = std::time::Instant::now() + crate::client::PATIENCE;
+    let end = std::time::Instant::now() + crate::client::TEST_TIMEOUT;
     loop {
         let mut client = world.client();
         drop(std::io::Write::write(

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::world::{World, with};
 
 pub struct Exchange {
-    place: String,
+    context: String,
     pub request: Vec<u8>,
     status: u16,
     fields: Vec<(String, String)>,
@@ -43,7 +43,7 @@ pub fn read(name: &str, text: &str) -> Vec<Exchange> {
         });
         let body = answer.get(blank + 1..).unwrap_or_default().join("\n");
         exchanges.push(Exchange {
-            place: format!("{name}, exchange {at}: {}", head.lines().next().unwrap()),
+            context: format!("{name}, exchange {at}: {}", head.lines().next().unwrap()),
             request: bytes,
             status: answer[0].trim().parse().unwrap(),
             fields: fields.collect(),
@@ -55,7 +55,7 @@ pub fn read(name: &str, text: &str) -> Vec<Exchange> {
 }
 
 /// Whether a text matches a pattern in which `*` is any text.
-fn fits(pattern: &str, text: &str) -> bool {
+fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else {
@@ -74,27 +74,32 @@ fn fits(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-pub fn run(world: &World, exchange: &Exchange, way: usize) {
+pub fn run(world: &World, exchange: &Exchange, split: usize) {
     let mut client = Client::connect(world.address);
     let bytes = &exchange.request;
-    match way {
+    match split {
         0 => client.send(bytes),
         1 => client.send_cut(bytes, std::iter::once(bytes.len() * 2 / 3)),
         _ => client.send_cut(bytes, 1..bytes.len()),
     }
     let reply = client.reply(exchange.request.starts_with(b"HEAD "));
-    let place = &exchange.place;
-    assert_eq!(reply.status, exchange.status, "{place}: {reply:?}");
+    let context = &exchange.context;
+    assert_eq!(reply.status, exchange.status, "{context}: {reply:?}");
     for (name, value) in &exchange.fields {
         match (reply.get(name), value.as_str()) {
             (None, "-") => {}
-            (Some(found), value) => assert!(fits(value, found), "{place}: {name}: {found}"),
-            (None, _) => panic!("{place}: no {name} in {reply:?}"),
+            (Some(found), value) => {
+                assert!(matches_pattern(value, found), "{context}: {name}: {found}");
+            }
+            (None, _) => panic!("{context}: no {name} in {reply:?}"),
         }
     }
     if let Some(body) = &exchange.body {
         let found = reply.text().replace('\u{1e}', "<RS>");
-        assert!(fits(body, found.trim_end()), "{place}:\n{found}");
+        assert!(
+            matches_pattern(body, found.trim_end()),
+            "{context}:\n{found}"
+        );
     }
 }
 
@@ -115,10 +120,10 @@ pub fn all() -> Vec<Vec<Exchange>> {
 fn the_exchanges_of_the_vectors_are_reproduced() {
     let mut count = 0;
     for exchanges in all() {
-        for way in 0..3 {
+        for split in 0..3 {
             let world = with(&[("cors_origins", "https://a.example")]);
             for exchange in &exchanges {
-                run(&world, exchange, way);
+                run(&world, exchange, split);
                 count += 1;
             }
         }

@@ -24,17 +24,17 @@ pub fn options() -> OpenOptions {
 
 /// Starts a server with these settings instead of the defaults.
 pub fn with(settings: &[(&str, &str)]) -> World {
-    on(tempfile::tempdir().unwrap(), &options(), settings)
+    start(tempfile::tempdir().unwrap(), &options(), settings)
 }
 
 /// As `with`, but with values of up to 64 MiB.
 pub fn large(settings: &[(&str, &str)]) -> World {
     let mut options = options();
     options.limits.value_bytes_max = 64 << 20;
-    on(tempfile::tempdir().unwrap(), &options, settings)
+    start(tempfile::tempdir().unwrap(), &options, settings)
 }
 
-fn on(directory: tempfile::TempDir, options: &OpenOptions, settings: &[(&str, &str)]) -> World {
+fn start(directory: tempfile::TempDir, options: &OpenOptions, settings: &[(&str, &str)]) -> World {
     let store = Arc::new(Store::open(directory.path(), options).unwrap());
     let mut config = ServerConfig::default();
     let ports = [("http", "127.0.0.1:0"), ("native", "off"), ("threads", "2")];
@@ -68,7 +68,7 @@ impl World {
         drop(self.server.take());
         self.store.shut_down().unwrap();
         drop(self.store);
-        on(self.directory, &options(), &[])
+        start(self.directory, &options(), &[])
     }
 
     /// Sends one request on a new connection. `line` is the method and the target.

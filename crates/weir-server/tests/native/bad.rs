@@ -10,7 +10,7 @@ use weir_protocol::{Hello, Message, Packet};
 use crate::peer::{CLIENT, Peer, World, puts};
 
 /// Checks that the server still serves another client.
-fn still_serves(world: &World) {
+fn assert_serves_others(world: &World) {
     let mut peer = world.plain();
     peer.send(&Packet::tagged(b"p", Message::Ping));
     assert_eq!(peer.next().unwrap().packet().message, Message::Pong);
@@ -57,7 +57,7 @@ fn every_malformed_packet_is_refused_and_ends_the_connection() {
         "\n_request_hello\n|\n",
     ] {
         let mut peer = world.plain();
-        peer.text(bad);
+        peer.send_text(bad);
         let got = peer
             .next()
             .unwrap_or_else(|| panic!("{bad:?} was not answered"));
@@ -67,7 +67,7 @@ fn every_malformed_packet_is_refused_and_ends_the_connection() {
         assert!(peer.is_closed(), "{bad:?}");
     }
     assert!(world.values("t").is_empty());
-    still_serves(&world);
+    assert_serves_others(&world);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn unknown_methods_and_variables_leave_the_connection_open() {
         ":_tag\tx\n\n:_require\tgroups dances\n_request_ping\n|\n",
         ":_tag\tx\n\n_request_group_dance\n|\n",
     ] {
-        peer.text(unsupported);
+        peer.send_text(unsupported);
         let got = peer.next().unwrap();
         assert_eq!(
             got.refusal().code(),
@@ -90,8 +90,8 @@ fn unknown_methods_and_variables_leave_the_connection_open() {
         assert_eq!(got.packet().tag, b"x");
     }
     // Ignored: methods that are not requests, unknown variables and routing variables.
-    peer.text("\n_notice_nothing\n|\n|\n");
-    peer.text(":_source\tpsyc://x/\n:_tag\ty\n\n:_mood\tgood\n_request_ping\n|\n");
+    peer.send_text("\n_notice_nothing\n|\n|\n");
+    peer.send_text(":_source\tpsyc://x/\n:_tag\ty\n\n:_mood\tgood\n_request_ping\n|\n");
     let got = peer.next().unwrap();
     assert_eq!(
         (got.packet().tag, got.packet().message),
@@ -104,7 +104,7 @@ fn large_packets_before_hello_and_malformed_hellos_are_refused() {
     let world = World::new();
     // The limit is lower before HELLO: this packet would be allowed afterwards.
     let mut peer = world.raw();
-    peer.text("100000\n");
+    peer.send_text("100000\n");
     assert_eq!(
         peer.next().unwrap().refusal().code(),
         Some(ErrorCode::BadRequest)
@@ -118,7 +118,7 @@ fn large_packets_before_hello_and_malformed_hellos_are_refused() {
         "\n:_client\t11111111111111111111111111111111\n:_resume\t0\n_request_hello\n|\n",
     ] {
         let mut peer = world.raw();
-        peer.text(bad);
+        peer.send_text(bad);
         assert_eq!(
             peer.next().unwrap().refusal().code(),
             Some(ErrorCode::BadRequest)
@@ -147,7 +147,7 @@ fn stream() -> Vec<u8> {
 }
 
 /// Reads the bytes that the server sends until it closes.
-fn all_answers(peer: &mut Peer) {
+fn read_to_end(peer: &mut Peer) {
     let mut rest = Vec::new();
     // A reset is also an end.
     drop(peer.stream.read_to_end(&mut rest));
@@ -162,9 +162,9 @@ fn a_connection_that_ends_at_any_byte_affects_no_other_client() {
         let mut peer = world.raw();
         peer.stream.write_all(&stream[..end]).unwrap();
         peer.stream.shutdown(Shutdown::Write).unwrap();
-        all_answers(&mut peer);
+        read_to_end(&mut peer);
     }
-    still_serves(&world);
+    assert_serves_others(&world);
     assert_eq!(world.values("t")[..3], [b"1", b"2", b"3"]);
 }
 
@@ -180,7 +180,7 @@ fn a_flipped_bit_affects_no_other_client() {
         // The server may have closed before all bytes were written.
         drop(peer.stream.write_all(&wrong));
         drop(peer.stream.shutdown(Shutdown::Write));
-        all_answers(&mut peer);
+        read_to_end(&mut peer);
     }
-    still_serves(&world);
+    assert_serves_others(&world);
 }

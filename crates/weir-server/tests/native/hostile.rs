@@ -15,35 +15,35 @@ use crate::peer::{CLIENT, Peer, World, puts};
 
 #[test]
 fn refusals_queued_behind_a_write_are_bounded() {
-    const MOST: usize = 96 << 20;
+    const SENT_BYTES_MAX: usize = 96 << 20;
     let world = World::new();
     world.create("t");
-    let held = BlockedThread::new(&world.store, "t");
+    let blocked = BlockedThread::new(&world.store, "t");
     let (mut peer, next) = world.session(CLIENT);
-    peer.puts(CLIENT, "t", next, 1);
+    peer.send_puts(CLIENT, "t", next, 1);
     // Each of these writes is refused, after the outcome of the write above.
-    let gap = format!(
+    let write_after_gap = format!(
         "\n:_topic\tt\n:_key\tk\n:_nonce\t{}\n_request_put\n{}\n|\n",
         next + 1000,
         "x".repeat(4000)
     );
-    let many = gap.repeat(256);
-    let quiet = Some(Duration::from_millis(500));
-    peer.stream.set_write_timeout(quiet).unwrap();
+    let writes = write_after_gap.repeat(256);
+    let write_timeout = Some(Duration::from_millis(500));
+    peer.stream.set_write_timeout(write_timeout).unwrap();
     let mut sent = 0;
-    while sent < MOST {
-        let from = sent % many.len();
-        match peer.stream.write(&many.as_bytes()[from..]) {
+    while sent < SENT_BYTES_MAX {
+        let from = sent % writes.len();
+        match peer.stream.write(&writes.as_bytes()[from..]) {
             Ok(bytes) => sent += bytes,
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(sent < MOST, "the server goes on reading");
-    drop(held);
+    assert!(sent < SENT_BYTES_MAX, "the server does not stop reading");
+    drop(blocked);
     // No response is lost, and their order is correct.
-    assert!(matches!(peer.answers(1)[0], (_, Outcome::Committed(_))));
-    for _ in 0..sent / gap.len() {
+    assert!(matches!(peer.outcomes(1)[0], (_, Outcome::Committed(_))));
+    for _ in 0..sent / write_after_gap.len() {
         let got = peer.next().unwrap();
         assert_eq!(got.refusal().code(), Some(ErrorCode::NonceGap));
     }
@@ -63,28 +63,28 @@ fn unread_values_are_bounded() {
     let get = "\n:_topic\tt\n:_key\tlarge\n_request_get\n|\n";
     let mut readers: Vec<Peer> = (0..READERS).map(|_| world.plain()).collect();
     for peer in &mut readers {
-        peer.text(get);
+        peer.send_text(get);
     }
-    // A small request is served meanwhile. Afterwards, the server has processed all large ones.
+    // Small requests are served meanwhile. Afterwards, the server has processed all large requests.
     let mut other = world.plain();
     for _ in 0..200 {
-        other.text("\n:_topic\tt\n:_key\tsmall\n_request_get\n|\n");
+        other.send_text("\n:_topic\tt\n:_key\tsmall\n_request_get\n|\n");
         let got = other.next().unwrap();
         assert!(matches!(got.packet().message, Message::Value { .. }));
     }
-    let waits = |peer: &Peer| {
+    let is_waiting = |peer: &Peer| {
         peer.stream.set_nonblocking(true).unwrap();
-        let nothing = peer.stream.peek(&mut [0]).is_err();
+        let is_empty = peer.stream.peek(&mut [0]).is_err();
         peer.stream.set_nonblocking(false).unwrap();
-        nothing
+        is_empty
     };
-    let waiting = readers.iter().filter(|peer| waits(peer)).count();
+    let waiting = readers.iter().filter(|peer| is_waiting(peer)).count();
     assert!(
         waiting >= READERS - 16,
-        "{waiting} wait; 256 MiB are sixteen"
+        "{waiting} readers wait, but the budget of 256 MiB covers 16 values"
     );
     // Each client gets its value after the earlier clients have read theirs.
-    readers.sort_by_key(waits);
+    readers.sort_by_key(is_waiting);
     for peer in &mut readers {
         let got = peer.next().unwrap();
         let Message::Value { page } = got.packet().message else {
@@ -107,7 +107,7 @@ fn listeners_continue_when_memory_is_free_again() {
     let proposed = world.store.propose(&[Intention::new("t", put)]);
     proposed.unwrap().wait().unwrap();
     for after in [After::Offset(0), After::Latest] {
-        let all = Listen {
+        let listen = Listen {
             topic: "t",
             after,
             follow: false,
@@ -121,16 +121,16 @@ fn listeners_continue_when_memory_is_free_again() {
         };
         let mut readers: Vec<Peer> = (0..READERS).map(|_| world.plain()).collect();
         for peer in &mut readers {
-            peer.send(&Packet::tagged(b"l", Message::Listen(all)));
+            peer.send(&Packet::tagged(b"l", Message::Listen(listen)));
         }
-        let most = value.len();
+        let value_bytes = value.len();
         std::thread::scope(|scope| {
             for peer in &mut readers {
                 scope.spawn(move || {
                     let mut large = 0;
                     loop {
                         match peer.next().unwrap().packet().message {
-                            Message::Records { page, .. } if page.len() > most => large += 1,
+                            Message::Records { page, .. } if page.len() > value_bytes => large += 1,
                             Message::End { position } => break assert_eq!(position, 3),
                             _ => {}
                         }
@@ -151,9 +151,9 @@ fn a_filter_without_a_match_does_not_block_other_requests() {
         key: b"k",
         value: &value,
     };
-    let some = vec![Intention::new("t", put); 400];
+    let puts = vec![Intention::new("t", put); 400];
     for _ in 0..10 {
-        world.store.propose(&some).unwrap().wait().unwrap();
+        world.store.propose(&puts).unwrap().wait().unwrap();
     }
     let mut peer = world.plain();
     let nothing = Listen {
@@ -180,7 +180,7 @@ fn a_filter_without_a_match_does_not_block_other_requests() {
             break position;
         }
     };
-    assert!(position < 4000, "all of it was read at once: {position}");
+    assert!(position < 4000, "all records were read at once: {position}");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_read_that_waits_for_a_lagging_node_is_charged_once() {
     world.create("t");
     let mut peer = world.plain();
     // The first record is CREATE; the second one never exists.
-    peer.text("\n:_topic\tt\n:_key\tk\n:_at_least\t2\n_request_get\n|\n");
+    peer.send_text("\n:_topic\tt\n:_key\tk\n:_at_least\t2\n_request_get\n|\n");
     let got = peer.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::Lagging));
 }
@@ -202,7 +202,7 @@ fn a_write_that_waits_for_free_memory_is_charged_once() {
         config.rate_requests = Rate::Units(20);
     });
     world.create("t");
-    let held = BlockedThread::new(&world.store, "t");
+    let blocked = BlockedThread::new(&world.store, "t");
     // A single write above the limit is admitted if no other is in progress.
     let mut large = world.raw();
     large.hello(&Hello {
@@ -234,8 +234,8 @@ fn a_write_that_waits_for_free_memory_is_charged_once() {
         other.send(&Packet::new(Message::Ping));
         other.next().unwrap();
     }
-    drop(held);
-    assert!(matches!(small.answers(1)[0], (_, Outcome::Committed(_))));
+    drop(blocked);
+    assert!(matches!(small.outcomes(1)[0], (_, Outcome::Committed(_))));
 }
 
 #[test]
@@ -272,14 +272,14 @@ fn a_write_contains_a_bounded_number_of_programs() {
 
 /// Settings that end a client soon if it holds contended memory, so that no test waits for the
 /// default deadlines.
-fn hurried(config: &mut weir_server::ServerConfig) {
+fn short_deadlines(config: &mut weir_server::ServerConfig) {
     config.body_rate_after = Duration::ZERO;
     config.body_rate_min = weir_server::Size(1 << 30);
 }
 
 #[test]
 fn a_client_that_sends_a_large_packet_too_slowly_is_disconnected() {
-    let world = World::with(hurried);
+    let world = World::with(short_deadlines);
     world.create("t");
     let mut peer = world.plain();
     let value = vec![b'x'; 2 << 20];
@@ -311,7 +311,7 @@ fn a_client_that_sends_a_large_packet_too_slowly_is_disconnected() {
 
 #[test]
 fn a_client_that_does_not_read_large_responses_is_disconnected() {
-    let world = World::with(hurried);
+    let world = World::with(short_deadlines);
     world.create("t");
     let value = vec![b'x'; 48 << 20];
     let put = Operation::Put {
@@ -331,15 +331,15 @@ fn a_client_that_does_not_read_large_responses_is_disconnected() {
         },
     ));
     // The client reads nothing, and the server reads nothing meanwhile. This write fails when the
-    // server has cut the connection.
+    // server has closed the connection.
     let bytes = Peer::bytes(&Packet::new(Message::Ping));
     let error = loop {
         if let Err(error) = peer.stream.write_all(&bytes) {
             break error;
         }
     };
-    let cut = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
-    assert!(cut.contains(&error.kind()), "{error}");
+    let closed = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    assert!(closed.contains(&error.kind()), "{error}");
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn the_number_of_connections_per_address_is_limited() {
     // The slot is free as soon as the server has detected the end.
     loop {
         let mut peer = world.raw();
-        peer.text("|\n");
+        peer.send_text("|\n");
         if peer.stream.peek(&mut [0]).is_ok_and(|size| size > 0) {
             break;
         }

@@ -5,7 +5,7 @@ use weir_core::{ErrorCode, RecordKind};
 use weir_protocol::{After, Listen, ListenQuery, Message, Packet, PushdownQuery};
 use weir_store::Page;
 
-use crate::peer::{CLIENT, Got, Peer, World};
+use crate::peer::{CLIENT, Peer, ReceivedPacket, World};
 
 const ALL: Listen<'static> = Listen {
     topic: "t",
@@ -40,7 +40,7 @@ fn listen(peer: &mut Peer, tag: &[u8], listen: Listen<'_>) -> (u64, u64, u64) {
     }
 }
 
-fn offsets(got: &Got) -> Vec<u64> {
+fn offsets(got: &ReceivedPacket) -> Vec<u64> {
     let Message::Records { from, page, .. } = got.packet().message else {
         panic!("{:?}", got.packet().message);
     };
@@ -53,8 +53,8 @@ fn fill(world: &World, count: u32) {
     let (mut peer, next) = world.session(CLIENT);
     for first in (0..count).step_by(5000) {
         let some = (count - first).min(5000);
-        peer.puts(CLIENT, "t", next + u64::from(first), some);
-        peer.answers(some as usize);
+        peer.send_puts(CLIENT, "t", next + u64::from(first), some);
+        peer.outcomes(some as usize);
     }
 }
 
@@ -66,12 +66,12 @@ fn credit_is_counted_in_bytes_and_in_records() {
     let mut peer = world.plain();
     for (bytes, records) in [(1, 1 << 30), (1 << 30, 1)] {
         let tag = if bytes == 1 { b"b" } else { b"r" };
-        let begin = Listen {
+        let request = Listen {
             bytes,
             records,
             ..ALL
         };
-        assert_eq!(listen(&mut peer, tag, begin), (1, 1, 10_001));
+        assert_eq!(listen(&mut peer, tag, request), (1, 1, 10_001));
         // One page exceeds the credit, and no other page precedes the pong.
         let first = offsets(&peer.next().unwrap());
         peer.send(&Packet::tagged(b"p", Message::Ping));
@@ -95,19 +95,19 @@ fn a_listener_without_follow_gets_an_end() {
     world.create("t");
     fill(&world, 3);
     let mut peer = world.plain();
-    let begin = Listen {
+    let request = Listen {
         follow: false,
         after: After::Offset(2),
         ..ALL
     };
-    assert_eq!(listen(&mut peer, b"1", begin), (3, 1, 4));
+    assert_eq!(listen(&mut peer, b"1", request), (3, 1, 4));
     assert_eq!(offsets(&peer.next().unwrap()), [3, 4]);
     assert_eq!(
         peer.next().unwrap().packet().message,
         Message::End { position: 5 }
     );
     // The tag can be used again.
-    listen(&mut peer, b"1", begin);
+    listen(&mut peer, b"1", request);
 }
 
 /// After an END, a client would believe that the topic has no more records.
@@ -116,29 +116,32 @@ fn a_draining_server_ends_unfinished_listeners_with_a_refusal() {
     let world = World::new();
     world.create("t");
     fill(&world, 10_000);
-    let begin = Listen {
+    let request = Listen {
         follow: false,
         records: 1,
         ..ALL
     };
-    let mut stays = world.plain();
-    let mut leaves = world.plain();
-    for peer in [&mut stays, &mut leaves] {
-        listen(peer, b"1", begin);
+    let mut unfinished = world.plain();
+    let mut ended = world.plain();
+    for peer in [&mut unfinished, &mut ended] {
+        listen(peer, b"1", request);
         assert!(offsets(&peer.next().unwrap()).len() < 10_000);
     }
-    leaves.send(&Packet::new(Message::Bye));
-    let got = leaves.next().unwrap();
+    ended.send(&Packet::new(Message::Bye));
+    let got = ended.next().unwrap();
     assert!(matches!(got.packet().message, Message::End { .. }));
-    assert_eq!(leaves.next().unwrap().packet().message, Message::ByeNotice);
+    assert_eq!(ended.next().unwrap().packet().message, Message::ByeNotice);
 
     world.server.drain();
-    let got = stays.next().unwrap();
+    let got = unfinished.next().unwrap();
     assert!(matches!(got.packet().message, Message::Drain { .. }));
-    let got = stays.next().unwrap();
+    let got = unfinished.next().unwrap();
     assert_eq!(got.packet().tag, b"1");
     assert_eq!(got.refusal().code(), Some(ErrorCode::Draining));
-    assert_eq!(stays.next().unwrap().packet().message, Message::ByeNotice);
+    assert_eq!(
+        unfinished.next().unwrap().packet().message,
+        Message::ByeNotice
+    );
 }
 
 #[test]
@@ -161,8 +164,8 @@ fn a_listener_starts_at_the_requested_position() {
     .enumerate()
     {
         let tag = n.to_string();
-        let begin = Listen { after, ..ALL };
-        peer.send(&Packet::tagged(tag.as_bytes(), Message::Listen(begin)));
+        let request = Listen { after, ..ALL };
+        peer.send(&Packet::tagged(tag.as_bytes(), Message::Listen(request)));
         let got = peer.next().unwrap();
         let Message::Listening { position: at, .. } = got.packet().message else {
             panic!("{:?}", got.packet());
@@ -179,13 +182,13 @@ fn a_filter_sends_matching_records_and_reports_progress() {
     world.create("t");
     fill(&world, 5000);
     let mut peer = world.plain();
-    let begin = Listen {
+    let request = Listen {
         key: Some(b"rare"),
         ..ALL
     };
-    listen(&mut peer, b"f", begin);
+    listen(&mut peer, b"f", request);
     let mut position = 0;
-    let mut marks = 0;
+    let mut progress_messages = 0;
     while position < 5002 {
         let got = peer.next().unwrap();
         let Message::Progress { position: at } = got.packet().message else {
@@ -193,10 +196,10 @@ fn a_filter_sends_matching_records_and_reports_progress() {
         };
         assert!(at > position);
         position = at;
-        marks += 1;
+        progress_messages += 1;
     }
-    assert!(marks >= 2, "{marks} marks");
-    peer.text("\n:_topic\tt\n:_key\trare\n_request_put\nv\n|\n");
+    assert!(progress_messages >= 2, "{progress_messages} messages");
+    peer.send_text("\n:_topic\tt\n:_key\trare\n_request_put\nv\n|\n");
     let mut seen = Vec::new();
     while seen.is_empty() {
         let got = peer.next().unwrap();
@@ -232,17 +235,17 @@ fn latest_sends_each_key_once_and_then_new_records() {
     world.create("t");
     let mut peer = world.plain();
     for (key, value) in [("b", "1"), ("a", "2"), ("b", "3"), ("c", "4"), ("a", "5")] {
-        peer.text(&format!(
+        peer.send_text(&format!(
             "\n:_topic\tt\n:_key\t{key}\n_request_put\n{value}\n|\n"
         ));
     }
-    peer.text("\n:_topic\tt\n:_key\tc\n_request_delete\n|\n");
-    peer.answers(6);
-    let begin = Listen {
+    peer.send_text("\n:_topic\tt\n:_key\tc\n_request_delete\n|\n");
+    peer.outcomes(6);
+    let request = Listen {
         after: After::Latest,
         ..ALL
     };
-    listen(&mut peer, b"l", begin);
+    listen(&mut peer, b"l", request);
     for offset in [6, 4] {
         let got = peer.next().unwrap();
         assert!(matches!(
@@ -251,14 +254,14 @@ fn latest_sends_each_key_once_and_then_new_records() {
         ));
         assert_eq!(offsets(&got), [offset]);
     }
-    peer.text(":_tag\tw\n\n:_topic\tt\n:_key\tb\n_request_put\n9\n|\n");
-    let live = loop {
+    peer.send_text(":_tag\tw\n\n:_topic\tt\n:_key\tb\n_request_put\n9\n|\n");
+    let new = loop {
         let got = peer.next().unwrap();
         if matches!(got.packet().message, Message::Records { replay: false, .. }) {
             break offsets(&got);
         }
     };
-    assert_eq!(live, [8]);
+    assert_eq!(new, [8]);
 }
 
 #[test]
@@ -268,11 +271,11 @@ fn a_query_of_the_latest_values_sends_selected_values() {
     let mut peer = world.plain();
     for n in 0..600 {
         let value = format!(r#"{{"n":{n},"even":{}}}"#, n % 2 == 0);
-        peer.text(&format!(
+        peer.send_text(&format!(
             "\n:_topic\tt\n:_key\tk{n:03}\n_request_put\n{value}\n|\n"
         ));
     }
-    peer.answers(600);
+    peer.outcomes(600);
     let pushdown = PushdownQuery {
         filter: b"@.even == true",
         select: b"$.n",
@@ -285,7 +288,7 @@ fn a_query_of_the_latest_values_sends_selected_values() {
         from: Some(b"k496"),
         ..ListenQuery::default()
     };
-    let begin = Listen {
+    let request = Listen {
         after: After::Latest,
         follow: false,
         // A record that a query accepted is sent, and uses credit.
@@ -293,7 +296,7 @@ fn a_query_of_the_latest_values_sends_selected_values() {
         query,
         ..ALL
     };
-    listen(&mut peer, b"l", begin);
+    listen(&mut peer, b"l", request);
     let mut values = Vec::new();
     loop {
         let got = peer.next().unwrap();
@@ -341,7 +344,7 @@ fn a_query_of_the_latest_values_sends_selected_values() {
     }
 }
 
-/// Otherwise a node of a cluster that lags would end a query before its last records.
+/// Otherwise a lagging node of a cluster would end a query before its last records.
 #[test]
 fn a_listener_ends_only_after_its_last_intention() {
     let world = World::new();

@@ -13,7 +13,7 @@ use weir_server::{Address, Server, ServerConfig};
 use weir_store::{Durability, OpenOptions, Store};
 
 /// Longest time that a test waits for bytes; then it fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
     pub(crate) server: Server,
@@ -128,16 +128,16 @@ pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
     deframer: Deframer,
     buffer: Vec<u8>,
-    done: usize,
+    consumed: usize,
     encoder: Encoder,
 }
 
 /// A packet that owns its bytes.
-pub(crate) struct Got {
+pub(crate) struct ReceivedPacket {
     bytes: Vec<u8>,
 }
 
-impl Got {
+impl ReceivedPacket {
     pub(crate) fn packet(&self) -> Packet<'_> {
         let mut deframer = Deframer::default();
         let size = deframer.find(&self.bytes).unwrap().unwrap();
@@ -147,7 +147,7 @@ impl Got {
     pub(crate) fn runs(&self) -> Vec<(u64, OutcomeRun)> {
         match self.packet().message {
             Message::Committed { lines } => OutcomeLines::new(lines).map(Option::unwrap).collect(),
-            other => panic!("expected answers, got {other:?}"),
+            other => panic!("expected outcomes, got {other:?}"),
         }
     }
 
@@ -162,13 +162,13 @@ impl Got {
 impl Peer {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         Self {
             stream,
             deframer: Deframer::default(),
             buffer: Vec::new(),
-            done: 0,
+            consumed: 0,
             encoder: Encoder::default(),
         }
     }
@@ -195,56 +195,56 @@ impl Peer {
         self.stream.write_all(&out).unwrap();
     }
 
-    pub(crate) fn text(&mut self, text: &str) {
+    pub(crate) fn send_text(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
     /// Puts with nonces from `first` on.
-    pub(crate) fn puts(&mut self, client: ClientId, topic: &str, first: u64, count: u32) {
+    pub(crate) fn send_puts(&mut self, client: ClientId, topic: &str, first: u64, count: u32) {
         let items = puts(client, topic, first, count);
         let items = &items;
         self.send(&Packet::new(Message::Write { count, items }));
     }
 
     /// Returns the next packet that is not empty; `None` at the end of the stream.
-    pub(crate) fn next(&mut self) -> Option<Got> {
+    pub(crate) fn next(&mut self) -> Option<ReceivedPacket> {
         loop {
-            let rest = &self.buffer[self.done..];
+            let rest = &self.buffer[self.consumed..];
             if let Some(size) = self.deframer.find(rest).unwrap() {
                 let bytes = rest[..size].to_vec();
-                self.done += size;
-                let got = Got { bytes };
+                self.consumed += size;
+                let got = ReceivedPacket { bytes };
                 match got.packet().message {
                     Message::Empty | Message::Config { .. } => continue,
                     _ => return Some(got),
                 }
             }
-            self.buffer.drain(..self.done);
-            self.done = 0;
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
             let mut chunk = [0; 16 << 10];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return None,
                 Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("no packet came: {error}"),
+                Err(error) => panic!("no packet arrived: {error}"),
             }
         }
     }
 
     /// Waits for the outcomes of `count` nonces; returns them one by one.
-    pub(crate) fn answers(&mut self, count: usize) -> Vec<(u64, Outcome)> {
-        let mut answers = Vec::new();
-        while answers.len() < count {
-            let got = self.next().expect("an answer");
+    pub(crate) fn outcomes(&mut self, count: usize) -> Vec<(u64, Outcome)> {
+        let mut outcomes = Vec::new();
+        while outcomes.len() < count {
+            let got = self.next().expect("outcomes");
             for (nonce, run) in got.runs() {
                 for n in 0..u64::from(run.count) {
                     let number = if nonce == 0 { 0 } else { nonce + n };
-                    answers.push((number, run.outcome.nth(n)));
+                    outcomes.push((number, run.outcome.nth(n)));
                 }
             }
         }
-        assert_eq!(answers.len(), count);
-        answers
+        assert_eq!(outcomes.len(), count);
+        outcomes
     }
 
     /// Whether the server has closed the connection without another packet.

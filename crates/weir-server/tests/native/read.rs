@@ -19,7 +19,7 @@ fn a_get_waits_until_the_topic_has_reached_its_offset() {
     };
     reader.send(&Packet::tagged(b"g", get));
     for value in ["one", "two"] {
-        writer.text(&format!(
+        writer.send_text(&format!(
             "\n:_topic\tt\n:_key\tk\n_request_put\n{value}\n|\n"
         ));
     }
@@ -36,7 +36,7 @@ fn a_get_waits_until_the_topic_has_reached_its_offset() {
         applied: 4,
     };
     reader.send(&Packet::tagged(b"h", get));
-    writer.text("\n:_topic\tt\n:_key\tk\n_request_put\nthree\n|\n");
+    writer.send_text("\n:_topic\tt\n:_key\tk\n_request_put\nthree\n|\n");
     let got = reader.next().unwrap();
     assert!(matches!(got.packet().message, Message::Value { page } if page.ends_with(b"three")));
 }

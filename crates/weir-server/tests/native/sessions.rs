@@ -7,7 +7,7 @@ use crate::peer::{CLIENT, Peer, World, puts};
 
 /// Sends a HELLO that requests the outcomes from `resume` on. Returns the peer and the first packet
 /// of the server.
-fn resume(world: &World, resume: u64) -> (Peer, crate::peer::Got) {
+fn resume(world: &World, resume: u64) -> (Peer, crate::peer::ReceivedPacket) {
     let mut peer = world.raw();
     let hello = Hello {
         client: CLIENT,
@@ -19,7 +19,7 @@ fn resume(world: &World, resume: u64) -> (Peer, crate::peer::Got) {
     (peer, got)
 }
 
-fn next_of(got: &crate::peer::Got) -> u64 {
+fn next_of(got: &crate::peer::ReceivedPacket) -> u64 {
     match got.packet().message {
         Message::HelloOk(answer) => answer.next,
         other => panic!("{other:?}"),
@@ -31,10 +31,10 @@ fn a_duplicate_gets_the_stored_outcome_and_is_not_executed() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
-    peer.puts(CLIENT, "t", 1, 5);
-    let first = peer.answers(5);
-    peer.puts(CLIENT, "t", 1, 7);
-    let second = peer.answers(7);
+    peer.send_puts(CLIENT, "t", 1, 5);
+    let first = peer.outcomes(5);
+    peer.send_puts(CLIENT, "t", 1, 7);
+    let second = peer.outcomes(7);
     for ((_, before), (_, again)) in first.iter().zip(&second) {
         assert!(matches!(again, Outcome::Replayed(_)));
         assert_eq!(before.commit(), again.commit());
@@ -47,8 +47,8 @@ fn writes_after_a_nonce_gap_are_refused_until_it_is_filled() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
-    peer.puts(CLIENT, "t", 3, 1);
-    peer.puts(CLIENT, "t", 4, 1);
+    peer.send_puts(CLIENT, "t", 3, 1);
+    peer.send_puts(CLIENT, "t", 4, 1);
     for first in [3, 4] {
         let got = peer.next().unwrap();
         let refusal = got.refusal();
@@ -56,8 +56,8 @@ fn writes_after_a_nonce_gap_are_refused_until_it_is_filled() {
         assert_eq!((refusal.nonce, refusal.expected), (Some(first), Some(1)));
         assert!(!refusal.fatal);
     }
-    peer.puts(CLIENT, "t", 1, 4);
-    assert_eq!(peer.answers(4).len(), 4);
+    peer.send_puts(CLIENT, "t", 1, 4);
+    assert_eq!(peer.outcomes(4).len(), 4);
     assert_eq!(world.values("t"), [b"1", b"2", b"3", b"4"]);
 }
 
@@ -66,21 +66,24 @@ fn a_nonce_with_different_content_is_refused_and_the_session_continues() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
-    peer.puts(CLIENT, "t", 1, 2);
-    peer.answers(2);
+    peer.send_puts(CLIENT, "t", 1, 2);
+    peer.outcomes(2);
     // Other bytes under nonce 2.
     let mut items = puts(CLIENT, "t", 2, 1);
     let last = items.len() - 1;
     items[last] = b'x';
     let (count, items) = (1, &items[..]);
     peer.send(&Packet::new(Message::Write { count, items }));
-    let answers = peer.answers(1);
-    let Outcome::Refused { code, expected } = answers[0].1 else {
-        panic!("{answers:?}");
+    let outcomes = peer.outcomes(1);
+    let Outcome::Refused { code, expected } = outcomes[0].1 else {
+        panic!("{outcomes:?}");
     };
     assert_eq!((code, expected), (ErrorCode::NonceReused, 3));
-    peer.puts(CLIENT, "t", 3, 1);
-    assert_eq!(peer.answers(1)[0].1.commit().unwrap().effect, Effect::Valid);
+    peer.send_puts(CLIENT, "t", 3, 1);
+    assert_eq!(
+        peer.outcomes(1)[0].1.commit().unwrap().effect,
+        Effect::Valid
+    );
 }
 
 #[test]
@@ -88,15 +91,15 @@ fn unseen_outcomes_are_sent_again_after_hello() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
-    peer.puts(CLIENT, "t", 1, 100);
-    let before = peer.answers(100);
+    peer.send_puts(CLIENT, "t", 1, 100);
+    let before = peer.outcomes(100);
     drop(peer);
     for from in [1, 2, 50, 100, 101] {
         let (mut peer, got) = resume(&world, from);
         assert_eq!(next_of(&got), 101);
-        let left = usize::try_from(101 - from).unwrap();
-        let again = peer.answers(left);
-        for ((nonce, old), (number, new)) in before[100 - left..].iter().zip(&again) {
+        let count = usize::try_from(101 - from).unwrap();
+        let again = peer.outcomes(count);
+        for ((nonce, old), (number, new)) in before[100 - count..].iter().zip(&again) {
             assert_eq!((nonce, old.commit()), (number, new.commit()));
         }
     }
@@ -135,16 +138,16 @@ fn a_newer_connection_of_a_client_ends_the_older_one() {
     let world = World::new();
     world.create("t");
     let (mut old, _) = world.session(CLIENT);
-    old.puts(CLIENT, "t", 1, 3);
-    old.answers(3);
+    old.send_puts(CLIENT, "t", 1, 3);
+    old.outcomes(3);
     let (mut new, next) = world.session(CLIENT);
     assert_eq!(next, 4);
     let got = old.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::Superseded));
     assert!(got.refusal().fatal);
     assert!(old.is_closed());
-    new.puts(CLIENT, "t", 4, 3);
-    assert_eq!(new.answers(3).len(), 3);
+    new.send_puts(CLIENT, "t", 4, 3);
+    assert_eq!(new.outcomes(3).len(), 3);
     // The end of the old connection has not released the session of the new one.
     let (_newest, _) = world.session(CLIENT);
     let got = new.next().unwrap();
@@ -220,8 +223,8 @@ fn a_draining_server_answers_accepted_writes_and_ends_with_bye() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
-    peer.puts(CLIENT, "t", 1, 100);
-    peer.answers(100);
+    peer.send_puts(CLIENT, "t", 1, 100);
+    peer.outcomes(100);
     world.server.drain();
     assert!(matches!(
         peer.next().unwrap().packet().message,
@@ -238,8 +241,8 @@ fn ten_thousand_stored_outcomes_are_sent_as_one_run() {
     world.create("t");
     let (mut peer, next) = world.session(CLIENT);
     for first in (next..next + 10_000).step_by(5_000) {
-        peer.puts(CLIENT, "t", first, 5_000);
-        peer.answers(5_000);
+        peer.send_puts(CLIENT, "t", first, 5_000);
+        peer.outcomes(5_000);
     }
     drop(peer);
     let (mut peer, _) = resume(&world, next);

@@ -15,8 +15,8 @@ use weir_store::{Durability, OpenOptions, Store};
 
 use crate::peer::Peer;
 
-/// Longest wait; then the test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait; only a test that hangs reaches it.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Blocks reads of topics while the gate is closed.
 #[derive(Default)]
@@ -46,23 +46,26 @@ impl Gate {
         waited.unwrap().1 -= 1;
     }
 
-    fn wait_for(&self, held: usize) {
+    fn wait_for(&self, blocked: usize) {
         let state = self.state.lock().unwrap();
-        let few = |(_, now): &mut (bool, usize)| *now < held;
-        let (state, late) = self
+        let is_below = |(_, now): &mut (bool, usize)| *now < blocked;
+        let (state, result) = self
             .changed
-            .wait_timeout_while(state, PATIENCE, few)
+            .wait_timeout_while(state, TEST_TIMEOUT, is_below)
             .unwrap();
         let now = state.1;
         drop(state);
-        assert!(!late.timed_out(), "{now} of {held} reads wait for the disk");
+        assert!(
+            !result.timed_out(),
+            "{now} of {blocked} reads wait for the disk"
+        );
     }
 }
 
 /// Opens the gate when a test ends early, so that the server can end.
-struct Closed<'a>(&'a Gate);
+struct OpenOnDrop<'a>(&'a Gate);
 
-impl Drop for Closed<'_> {
+impl Drop for OpenOnDrop<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -146,10 +149,12 @@ impl DiskFile for SlowFile {
 }
 
 /// Creates a store whose records are all on disk.
-fn filled(directory: &std::path::Path, options: &OpenOptions) {
+fn create_store(directory: &std::path::Path, options: &OpenOptions) {
     let store = Store::open(directory, options).unwrap();
-    let made = TopicOptions::default();
-    let create = Operation::Create { options: &made };
+    let topic_options = TopicOptions::default();
+    let create = Operation::Create {
+        options: &topic_options,
+    };
     let mut writes = vec![Intention::new("t", create)];
     let value = [b'x'; 900];
     for _ in 0..100 {
@@ -159,11 +164,11 @@ fn filled(directory: &std::path::Path, options: &OpenOptions) {
         };
         writes.push(Intention::new("t", put));
     }
-    let numbered = Operation::Put {
+    let sequence = Operation::Put {
         key: b".ds/seq",
         value: b"a",
     };
-    writes.push(Intention::new("t", numbered));
+    writes.push(Intention::new("t", sequence));
     // A stream that has the name of an earlier one, which was retained for its forks.
     let data = Operation::Put {
         key: b"",
@@ -171,29 +176,29 @@ fn filled(directory: &std::path::Path, options: &OpenOptions) {
     };
     writes.extend([create, data].map(|operation| Intention::new("s", operation)));
     store.propose(&writes).unwrap().wait().unwrap();
-    let gone = Operation::Put {
+    let former = Operation::Put {
         key: b"gone/s",
         value: b"1",
     };
-    let registry = [create, gone].map(|operation| Intention::new(".weir.ds", operation));
+    let registry = [create, former].map(|operation| Intention::new(".weir.ds", operation));
     store.propose_own(&registry).unwrap().wait().unwrap();
     store.checkpoint().unwrap();
     store.close().unwrap();
 }
 
-fn ask(server: &Server, line: &str, fields: &str) -> TcpStream {
+fn send_request(server: &Server, line: &str, fields: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.http_addr().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     stream
 }
 
-/// Reads a response up to a text that identifies it.
-fn answered(stream: &mut TcpStream, by: &str) {
+/// Reads a response up to this text.
+fn read_response(stream: &mut TcpStream, end: &str) {
     let mut text = String::new();
     let mut chunk = [0; 4096];
-    while !text.contains(by) {
+    while !text.contains(end) {
         let size = stream.read(&mut chunk).unwrap();
         assert!(size > 0, "{text}");
         text.push_str(&String::from_utf8_lossy(&chunk[..size]));
@@ -224,7 +229,7 @@ fn listen(after: After) -> Message<'static> {
 }
 
 /// Starts a server with one thread, on a store whose disk can be blocked.
-fn slow(
+fn start_with_slow_disk(
     directory: &std::path::Path,
     change: impl FnOnce(&mut ServerConfig),
 ) -> (Server, Arc<Gate>) {
@@ -232,7 +237,7 @@ fn slow(
         durability: Durability::Memory,
         ..OpenOptions::default()
     };
-    filled(directory, &options);
+    create_store(directory, &options);
     let gate = Arc::new(Gate::default());
     let disk = SlowDisk {
         inner: FileDisk::open(directory).unwrap(),
@@ -251,13 +256,13 @@ fn slow(
 #[test]
 fn a_conflict_is_reported_without_records_that_cannot_be_read_in_time() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, gate) = slow(directory.path(), |config| {
+    let (server, gate) = start_with_slow_disk(directory.path(), |config| {
         config.store_timeout = Duration::from_secs(2);
     });
     gate.set(true);
-    let closed = Closed(&gate);
+    let closed = OpenOnDrop(&gate);
     let fields = "If-None-Match: *\r\nPrefer: conflicts=5\r\nContent-Length: 0\r\n";
-    let mut stream = ask(&server, "PUT /v1/topics/t/keys/k", fields);
+    let mut stream = send_request(&server, "PUT /v1/topics/t/keys/k", fields);
     gate.wait_for(1);
     let mut answer = [0; 13];
     stream.read_exact(&mut answer).unwrap();
@@ -268,19 +273,19 @@ fn a_conflict_is_reported_without_records_that_cannot_be_read_in_time() {
 #[test]
 fn requests_that_wait_for_the_disk_delay_no_other_request() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, gate) = slow(directory.path(), |_| {});
+    let (server, gate) = start_with_slow_disk(directory.path(), |_| {});
     // The descriptions of these streams are in memory from here on.
     for line in ["HEAD /ds/s", "HEAD /ds/t"] {
-        answered(&mut ask(&server, line, ""), "\r\n\r\n");
+        read_response(&mut send_request(&server, line, ""), "\r\n\r\n");
     }
     gate.set(true);
-    let closed = Closed(&gate);
-    let mut held = 0;
-    let mut holds = |more: usize| {
-        held += more;
-        gate.wait_for(held);
+    let closed = OpenOnDrop(&gate);
+    let mut blocked = 0;
+    let mut wait_for_more = |more: usize| {
+        blocked += more;
+        gate.wait_for(blocked);
     };
-    let mut web = Vec::new();
+    let mut http_streams = Vec::new();
     for target in [
         "/v1/topics/t/events/7",
         "/v1/topics/t/keys/k",
@@ -293,20 +298,20 @@ fn requests_that_wait_for_the_disk_delay_no_other_request() {
         "/ds/t?offset=-1&live=sse",
     ] {
         let accept = "Accept-Encoding: identity\r\n";
-        web.push(ask(&server, &format!("GET {target}"), accept));
-        holds(1);
+        http_streams.push(send_request(&server, &format!("GET {target}"), accept));
+        wait_for_more(1);
     }
-    web.push(ask(&server, "GET /v1/topics/t/events/7", ""));
-    holds(1);
-    web.push(ask(&server, "GET /v1/topics/t/keys/k", ""));
-    holds(1);
-    web.push(ask(&server, "GET /ds/s?offset=now", ""));
-    holds(1);
+    http_streams.push(send_request(&server, "GET /v1/topics/t/events/7", ""));
+    wait_for_more(1);
+    http_streams.push(send_request(&server, "GET /v1/topics/t/keys/k", ""));
+    wait_for_more(1);
+    http_streams.push(send_request(&server, "GET /ds/s?offset=now", ""));
+    wait_for_more(1);
     let fields = "Content-Type: text/plain\r\nStream-Seq: b\r\nContent-Length: 1\r\n";
-    let mut append = ask(&server, "POST /ds/t", fields);
+    let mut append = send_request(&server, "POST /ds/t", fields);
     append.write_all(b"y").unwrap();
-    web.push(append);
-    holds(1);
+    http_streams.push(append);
+    wait_for_more(1);
     let (topic, key) = ("t", &b"k"[..]);
     let mut peers = Vec::new();
     for message in [
@@ -322,14 +327,17 @@ fn requests_that_wait_for_the_disk_delay_no_other_request() {
         listen(After::Time(1)),
     ] {
         peers.push(native(&server, message));
-        holds(1);
+        wait_for_more(1);
     }
     // The thread serves all other requests: reads and writes on both ports.
-    answered(&mut ask(&server, "GET /healthz", ""), "ok");
+    read_response(&mut send_request(&server, "GET /healthz", ""), "ok");
     let line = "PUT /v1/topics/t/keys/new";
-    answered(&mut ask(&server, line, "Content-Length: 0\r\n"), "\r\n\r\n");
-    answered(
-        &mut ask(&server, "GET /v1/topics/t/keys/new", ""),
+    read_response(
+        &mut send_request(&server, line, "Content-Length: 0\r\n"),
+        "\r\n\r\n",
+    );
+    read_response(
+        &mut send_request(&server, "GET /v1/topics/t/keys/new", ""),
         "\r\n\r\n",
     );
     let mut other = native(&server, Message::Ping);
@@ -338,8 +346,8 @@ fn requests_that_wait_for_the_disk_delay_no_other_request() {
         Message::Pong
     ));
     drop(closed);
-    for stream in &mut web {
-        answered(stream, "\r\n\r\n");
+    for stream in &mut http_streams {
+        read_response(stream, "\r\n\r\n");
     }
     for peer in &mut peers {
         let found = std::iter::from_fn(|| peer.next()).any(|got| {

@@ -9,33 +9,33 @@ use weir_server::Rate;
 
 use crate::peer::{CLIENT, Peer, World, puts};
 
-fn effects(answers: &[(u64, Outcome)]) -> Vec<Effect> {
+fn effects(outcomes: &[(u64, Outcome)]) -> Vec<Effect> {
     let effect = |(_, outcome): &(u64, Outcome)| outcome.commit().unwrap().effect;
-    answers.iter().map(effect).collect()
+    outcomes.iter().map(effect).collect()
 }
 
 #[test]
 fn text_requests_get_text_responses() {
     let world = World::new();
     let mut peer = world.raw();
-    peer.text("|\n\n_request_hello\n|\n");
+    peer.send_text("|\n\n_request_hello\n|\n");
     assert!(matches!(
         peer.next().unwrap().packet().message,
         Message::HelloOk(_)
     ));
-    peer.text(":_tag\t1\n\n:_topic\torders\n_request_create\n|\n");
+    peer.send_text(":_tag\t1\n\n:_topic\torders\n_request_create\n|\n");
     let got = peer.next().unwrap();
     assert_eq!(got.packet().tag, b"1");
     let Message::Committed { lines } = got.packet().message else {
         panic!("{:?}", got.packet());
     };
     assert_eq!(lines, b"0 1 VALID 0 1 1 1 0 -");
-    peer.text("\n:_topic\torders\n:_key\t4711\n:_expect\tkey_absent\n_request_put\nopen\n|\n");
-    peer.text("\n:_topic\torders\n:_key\t4711\n:_expect\tkey_absent\n_request_put\npaid\n|\n");
-    peer.text("\n:_topic\tnowhere\n:_key\ta\n_request_delete\n|\n");
-    let answers = peer.answers(3);
+    peer.send_text("\n:_topic\torders\n:_key\t4711\n:_expect\tkey_absent\n_request_put\nopen\n|\n");
+    peer.send_text("\n:_topic\torders\n:_key\t4711\n:_expect\tkey_absent\n_request_put\npaid\n|\n");
+    peer.send_text("\n:_topic\tnowhere\n:_key\ta\n_request_delete\n|\n");
+    let outcomes = peer.outcomes(3);
     assert_eq!(
-        effects(&answers),
+        effects(&outcomes),
         [Effect::Valid, Effect::Invalid, Effect::Error]
     );
     assert_eq!(world.values("orders"), [b"open"]);
@@ -47,7 +47,7 @@ fn the_outcomes_of_a_batch_are_sent_as_one_run() {
     world.create("t");
     let (mut peer, next) = world.session(CLIENT);
     assert_eq!(next, 1);
-    peer.puts(CLIENT, "t", 1, 1000);
+    peer.send_puts(CLIENT, "t", 1, 1000);
     let got = peer.next().unwrap();
     let runs = got.runs();
     assert_eq!(runs.len(), 1);
@@ -67,9 +67,9 @@ fn a_failed_item_does_not_affect_other_items_of_the_batch() {
     items.extend(puts(ClientId::NONE, "t", 3, 1));
     let (count, items) = (3, &items[..]);
     peer.send(&Packet::new(Message::Write { count, items }));
-    let answers = peer.answers(3);
+    let outcomes = peer.outcomes(3);
     assert_eq!(
-        effects(&answers),
+        effects(&outcomes),
         [Effect::Valid, Effect::Error, Effect::Valid]
     );
     assert_eq!(world.values("t"), [b"1", b"3"]);
@@ -85,10 +85,10 @@ fn received_is_sent_before_the_outcome_on_request() {
         received: true,
         ..Hello::default()
     });
-    peer.puts(CLIENT, "t", 1, 5);
+    peer.send_puts(CLIENT, "t", 1, 5);
     let received = Message::Received { nonce: 1, count: 5 };
     assert_eq!(peer.next().unwrap().packet().message, received);
-    assert_eq!(peer.answers(5).len(), 5);
+    assert_eq!(peer.outcomes(5).len(), 5);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_packet_over_a_limit_is_refused_as_a_whole_and_uses_up_no_nonce() {
     items.extend(reserved);
     let (count, items) = (2, &items[..]);
     peer.send(&Packet::new(Message::Write { count, items }));
-    peer.puts(CLIENT, "t", 3, 1);
+    peer.send_puts(CLIENT, "t", 3, 1);
     let got = peer.next().unwrap();
     let refusal = got.refusal();
     assert_eq!(refusal.code(), Some(ErrorCode::BadName));
@@ -115,8 +115,8 @@ fn a_packet_over_a_limit_is_refused_as_a_whole_and_uses_up_no_nonce() {
     let got = peer.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::NonceGap));
     assert!(world.values("t").is_empty());
-    peer.puts(CLIENT, "t", 1, 3);
-    assert_eq!(peer.answers(3).len(), 3);
+    peer.send_puts(CLIENT, "t", 1, 3);
+    assert_eq!(peer.outcomes(3).len(), 3);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn packets_sent_byte_by_byte_are_accepted() {
         peer.next().unwrap().packet().message,
         Message::HelloOk(_)
     ));
-    assert_eq!(peer.answers(3).len(), 3);
+    assert_eq!(peer.outcomes(3).len(), 3);
     assert_eq!(world.values("t"), [b"1", b"2", b"3"]);
 }
 
@@ -150,10 +150,10 @@ fn a_half_closed_client_gets_every_outcome_and_bye() {
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
     for first in 0..200 {
-        peer.puts(CLIENT, "t", first * 10 + 1, 10);
+        peer.send_puts(CLIENT, "t", first * 10 + 1, 10);
     }
     peer.stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(peer.answers(2000).len(), 2000);
+    assert_eq!(peer.outcomes(2000).len(), 2000);
     assert_eq!(peer.next().unwrap().packet().message, Message::ByeNotice);
     assert!(peer.is_closed());
     assert_eq!(world.values("t").len(), 2000);
@@ -164,9 +164,9 @@ fn bye_is_sent_after_all_outcomes() {
     let world = World::new();
     world.create("t");
     let (mut peer, _) = world.session(CLIENT);
-    peer.puts(CLIENT, "t", 1, 100);
+    peer.send_puts(CLIENT, "t", 1, 100);
     peer.send(&Packet::new(Message::Bye));
-    assert_eq!(peer.answers(100).len(), 100);
+    assert_eq!(peer.outcomes(100).len(), 100);
     assert_eq!(peer.next().unwrap().packet().message, Message::ByeNotice);
     assert!(peer.is_closed());
 }
@@ -191,7 +191,7 @@ fn a_value_of_sixteen_mebibytes_is_returned_unchanged() {
         meta: b"",
     };
     peer.send(&Packet::new(Message::TextWrite(one)));
-    assert_eq!(effects(&peer.answers(1)), [Effect::Valid]);
+    assert_eq!(effects(&peer.outcomes(1)), [Effect::Valid]);
     let get = Message::Get {
         topic: "t",
         key: b"big",
@@ -205,7 +205,7 @@ fn a_value_of_sixteen_mebibytes_is_returned_unchanged() {
     };
     let page = weir_store::Page::read_from(&bytes::Bytes::copy_from_slice(page), 0).unwrap();
     let record = page.iter().next().unwrap().unwrap();
-    assert!(record.value == value, "the same bytes");
+    assert!(record.value == value, "the value is unchanged");
 }
 
 #[test]
@@ -225,16 +225,16 @@ fn writes_beyond_the_window_are_read_later_and_not_lost() {
         bytes.extend(Peer::bytes(&Packet::new(Message::Write { count, items })));
     }
     peer.stream.write_all(&bytes).unwrap();
-    assert_eq!(peer.answers(5000).len(), 5000);
+    assert_eq!(peer.outcomes(5000).len(), 5000);
 }
 
 #[test]
 fn a_client_that_reads_no_outcomes_is_throttled_and_delays_no_other_client() {
     let world = World::new();
     world.create("t");
-    let (mut lazy, _) = world.session(CLIENT);
-    let patience = std::time::Duration::from_secs(1);
-    lazy.stream.set_write_timeout(Some(patience)).unwrap();
+    let (mut slow, _) = world.session(CLIENT);
+    let write_timeout = std::time::Duration::from_secs(1);
+    slow.stream.set_write_timeout(Some(write_timeout)).unwrap();
     // Outcomes that cannot be merged into runs, because every other topic is missing.
     let mut sent = 0_u64;
     let unsent = loop {
@@ -248,25 +248,25 @@ fn a_client_that_reads_no_outcomes_is_throttled_and_delays_no_other_client() {
         let packet = Peer::bytes(&Packet::new(Message::Write { count, items }));
         let mut rest = &packet[..];
         while !rest.is_empty()
-            && let Ok(bytes) = lazy.stream.write(rest)
+            && let Ok(bytes) = slow.stream.write(rest)
         {
             rest = &rest[bytes..];
         }
         if !rest.is_empty() {
             break rest.to_vec();
         }
-        assert!(sent < 10_000_000, "the server takes without end");
+        assert!(sent < 10_000_000, "the server does not stop reading");
     };
     let other = ClientId([0x22; 16]);
     let (mut peer, _) = world.session(other);
-    peer.puts(other, "t", 1, 10);
-    assert_eq!(peer.answers(10).len(), 10);
-    let mut writer = lazy.stream.try_clone().unwrap();
+    peer.send_puts(other, "t", 1, 10);
+    assert_eq!(peer.outcomes(10).len(), 10);
+    let mut writer = slow.stream.try_clone().unwrap();
     writer.set_write_timeout(None).unwrap();
     let rest = std::thread::spawn(move || writer.write_all(&unsent).unwrap());
-    let taken = usize::try_from(sent).unwrap();
+    let count = usize::try_from(sent).unwrap();
     assert!(
-        lazy.answers(taken)
+        slow.outcomes(count)
             .iter()
             .map(|(nonce, _)| *nonce)
             .eq(1..=sent)
@@ -299,7 +299,7 @@ fn a_chained_write_is_refused_if_its_predecessor_was_refused() {
     world.create("t");
     let (mut peer, mut other) = (world.plain(), world.plain());
     // Two seconds more than the allowed debt.
-    peer.puts(ClientId::NONE, "t", 0, 3000);
+    peer.send_puts(ClientId::NONE, "t", 0, 3000);
     peer.next().unwrap();
     assert!(matches!(put_one(&mut peer, false), Err(Some(_))));
     while put_one(&mut other, false).is_err() {}

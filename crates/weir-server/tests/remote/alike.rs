@@ -18,21 +18,21 @@ fn sizeless(mut info: weir::TopicInfo) -> weir::TopicInfo {
 /// Returns the results of a script of calls, as text.
 #[allow(clippy::too_many_lines, reason = "one call after the other")]
 fn script(weir: &Weir) -> Vec<String> {
-    let mut said = Vec::new();
-    let mut say = |what: String| said.push(what);
+    let mut lines = Vec::new();
+    let mut push = |line: String| lines.push(line);
     let topic = weir.topic("t").unwrap();
-    say(format!("{:?}", topic.put("k", "v").unwrap().commit()));
-    say(format!("{}", topic.ensure().unwrap()));
-    say(format!("{}", topic.ensure().unwrap()));
-    say(format!("{:?}", topic.put("a", "1").unwrap().commit()));
-    say(format!(
+    push(format!("{:?}", topic.put("k", "v").unwrap().commit()));
+    push(format!("{}", topic.ensure().unwrap()));
+    push(format!("{}", topic.ensure().unwrap()));
+    push(format!("{:?}", topic.put("a", "1").unwrap().commit()));
+    push(format!(
         "{:?}",
         topic.put("b", vec![0_u8; 50_000]).unwrap().commit()
     ));
-    say(format!("{:?}", topic.append("no key").unwrap().commit()));
+    push(format!("{:?}", topic.append("no key").unwrap().commit()));
     let late = topic.put_if("a", "2", &[Expect::KeyAbsent(None)]).unwrap();
     assert_eq!(late.detail(), Detail::Actual(2));
-    say(format!("{:?}", late.commit()));
+    push(format!("{:?}", late.commit()));
     let steps = [
         TxnOp::Put {
             key: b"c",
@@ -44,7 +44,7 @@ fn script(weir: &Weir) -> Vec<String> {
             meta: b"",
         },
     ];
-    say(format!(
+    push(format!(
         "{:?}",
         topic
             .txn(&steps, &[Expect::KeyPresent(Some(b"a"))])
@@ -53,14 +53,14 @@ fn script(weir: &Weir) -> Vec<String> {
     ));
     for key in ["a", "b", "c", "d"] {
         let value = topic.get(key).unwrap();
-        say(format!(
+        push(format!(
             "{key} {:?}",
             value.as_ref().map(|v| (v.record().offset, v.value().len()))
         ));
     }
     for offset in 0..9 {
         let found = topic.at(ConsequenceOffset(offset)).unwrap();
-        say(format!(
+        push(format!(
             "{offset} {:?}",
             found.as_ref().map(|v| (v.record().kind, v.record().nonce))
         ));
@@ -73,10 +73,10 @@ fn script(weir: &Weir) -> Vec<String> {
     ] {
         let after = after.map(str::as_bytes);
         let keys = topic.scan(prefix.as_bytes(), after, limit).unwrap();
-        say(format!("{keys:?}"));
+        push(format!("{keys:?}"));
         for entry in &keys {
             let value = topic.value(entry).unwrap().unwrap();
-            say(format!("{}", value.value().len()));
+            push(format!("{}", value.value().len()));
         }
     }
     for from in [
@@ -98,7 +98,7 @@ fn script(weir: &Weir) -> Vec<String> {
                     record.key,
                     record.flags,
                 );
-                say(format!(
+                push(format!(
                     "{from:?} {what:?} {} {:?}",
                     record.value.len(),
                     record.meta
@@ -108,54 +108,54 @@ fn script(weir: &Weir) -> Vec<String> {
     }
     let mut options = TopicOptions::default();
     options.keys_max = Some(1);
-    say(format!("{:?}", topic.alter(&options).unwrap().commit()));
-    say(format!("{:?}", topic.put("e", "5").unwrap().commit()));
-    say(format!("{:?}", topic.info().map(sizeless)));
+    push(format!("{:?}", topic.alter(&options).unwrap().commit()));
+    push(format!("{:?}", topic.put("e", "5").unwrap().commit()));
+    push(format!("{:?}", topic.info().map(sizeless)));
     let other = weir.topic("u").unwrap();
-    say(format!("{:?}", other.info()));
-    say(format!("{:?}", other.create(&options).unwrap().commit()));
-    say(format!("{:?}", other.destroy().unwrap().commit()));
+    push(format!("{:?}", other.info()));
+    push(format!("{:?}", other.create(&options).unwrap().commit()));
+    push(format!("{:?}", other.destroy().unwrap().commit()));
     for dead in [false, true] {
         let topics = weir.topics(dead).unwrap().into_iter().map(sizeless);
-        say(format!("{:?}", topics.collect::<Vec<_>>()));
+        push(format!("{:?}", topics.collect::<Vec<_>>()));
     }
-    say(format!("{:?} {:?}", weir.program("t"), weir.durability()));
+    push(format!("{:?} {:?}", weir.program("t"), weir.durability()));
     let mut session = weir.session(CLIENT);
-    say(format!("{}", session.next_nonce()));
+    push(format!("{}", session.next_nonce()));
     let answers = session
         .execute(&[put("t", "a", "1"), put("gone", "b", "2")])
         .unwrap();
-    say(format!("{answers:?}"));
-    say(format!("{}", session.next_nonce()));
+    push(format!("{answers:?}"));
+    push(format!("{}", session.next_nonce()));
     session.resume(1);
     let again = session.execute(&[
         put("t", "a", "1"),
         put("gone", "b", "2"),
         put("t", "c", "3"),
     ]);
-    say(format!("{again:?}"));
+    push(format!("{again:?}"));
     session.resume(9);
-    say(format!(
+    push(format!(
         "{:?}",
         session
             .execute(&[put("t", "a", "1")])
             .map_err(|e| e.to_string())
     ));
     session.resume(3);
-    say(format!(
+    push(format!(
         "{:?}",
         session
             .execute(&[put("t", "a", "other")])
             .map_err(|e| e.to_string())
     ));
     session.resume(4);
-    say(format!(
+    push(format!(
         "{:?}",
         session
             .execute(&[put("t", "b", "4")])
             .map_err(|e| e.to_string())
     ));
-    said
+    lines
 }
 
 #[test]

@@ -8,7 +8,7 @@ use weir::{
 };
 
 use crate::proxy::Proxy;
-use crate::query::some;
+use crate::query::next_rows;
 use crate::world::{CLIENT, World, put};
 
 /// Puts 1 to `count` in a session through the proxy, many in flight. Checks that each value is
@@ -133,9 +133,9 @@ fn readers_continue_after_a_drain_of_the_server() {
             options.view = view;
             options.push_down = push_down;
             let mut query = remote.query(options).unwrap();
-            let before = some(&mut query, 1).len();
+            let before = next_rows(&mut query, 1).len();
             world.drain();
-            let after = some(&mut query, usize::MAX).len();
+            let after = next_rows(&mut query, usize::MAX).len();
             assert_eq!(before + after, RECORDS, "{view:?} {push_down}");
         }
     }
@@ -162,10 +162,10 @@ fn without_a_session_a_broken_connection_leaves_the_outcome_unknown() {
     }
     assert_eq!(unknown, 1);
     let values = world.values("t");
-    assert!(values.len() >= 49, "what was answered is there");
+    assert!(values.len() >= 49, "every acknowledged write is stored");
     assert!(
         values.is_sorted_by_key(|v| v.parse::<u32>().unwrap()),
-        "nothing is there twice"
+        "no write is stored twice"
     );
 }
 
@@ -207,10 +207,10 @@ fn a_session_fails_while_the_server_is_down_and_continues_afterwards() {
     let mut session = remote.session(CLIENT);
     session.execute(&[put("t", "k", "1")]).unwrap();
     drop(world.server.take());
-    let lost = session
+    let unknown = session
         .send(&[put("t", "k", "2")])
         .and_then(weir::Pending::wait);
-    let WeirError::Store(StoreError::Remote { code, .. }) = lost.unwrap_err() else {
+    let WeirError::Store(StoreError::Remote { code, .. }) = unknown.unwrap_err() else {
         panic!("another error");
     };
     assert!(matches!(

@@ -15,8 +15,8 @@ use crate::query::rows;
 use crate::redirect::{Script, peer};
 use crate::world::World;
 
-fn deaf(has_topic: bool) -> Weir {
-    let (address, _) = peer(vec![Script::Deaf(has_topic)]);
+fn connect_to_silent_server(has_topic: bool) -> Weir {
+    let (address, _) = peer(vec![Script::Silent(has_topic)]);
     Weir::connect(&format!("weir://{address}")).unwrap()
 }
 
@@ -29,25 +29,25 @@ fn code<T: std::fmt::Debug>(result: Result<T, impl Into<WeirError>>) -> ErrorCod
 
 #[test]
 fn reads_have_a_deadline_of_their_own() {
-    let remote = deaf(false);
+    let remote = connect_to_silent_server(false);
     // The patience of the connection is 30 s.
     let short = remote.within(Duration::from_millis(20));
     let topic = short.topic("t").unwrap();
-    let late = ErrorCode::Deadline;
-    assert_eq!(code(topic.get("k")), late);
-    assert_eq!(code(topic.get_async("k").wait()), late);
-    assert_eq!(code(topic.scan(b"", None, 10)), late);
-    assert_eq!(code(topic.try_info()), late);
-    assert_eq!(code(topic.reader(ReadFrom::Start)), late);
-    assert_eq!(code(topic.listener(ReadFrom::Last(1))), late);
+    let deadline = ErrorCode::Deadline;
+    assert_eq!(code(topic.get("k")), deadline);
+    assert_eq!(code(topic.get_async("k").wait()), deadline);
+    assert_eq!(code(topic.scan(b"", None, 10)), deadline);
+    assert_eq!(code(topic.try_info()), deadline);
+    assert_eq!(code(topic.reader(ReadFrom::Start)), deadline);
+    assert_eq!(code(topic.listener(ReadFrom::Last(1))), deadline);
     assert_eq!(
         code(topic.listener(ReadFrom::Start).unwrap().next_page()),
-        late
+        deadline
     );
-    assert_eq!(code(topic.latest(Duration::ZERO)), late);
-    assert_eq!(code(topic.groups()), late);
-    assert_eq!(code(short.topics(false)), late);
-    assert_eq!(code(short.sync()), late);
+    assert_eq!(code(topic.latest(Duration::ZERO)), deadline);
+    assert_eq!(code(topic.groups()), deadline);
+    assert_eq!(code(short.topics(false)), deadline);
+    assert_eq!(code(short.sync()), deadline);
 }
 
 #[test]
@@ -55,13 +55,13 @@ fn a_query_has_a_deadline_of_its_own_and_waits_no_longer_than_its_caller() {
     let mut options = TopicQueryOptions::new(["t"]);
     options.patience = Duration::from_millis(20);
     assert_eq!(
-        code(deaf(false).query(options.clone())),
+        code(connect_to_silent_server(false).query(options.clone())),
         ErrorCode::Deadline
     );
 
     // The query has started, and no record arrives.
     options.patience = Duration::from_millis(300);
-    let mut query = deaf(true).query(options).unwrap();
+    let mut query = connect_to_silent_server(true).query(options).unwrap();
     let mut idle = 0;
     let error = loop {
         let soon = Instant::now().checked_add(Duration::from_millis(10));
@@ -71,7 +71,7 @@ fn a_query_has_a_deadline_of_its_own_and_waits_no_longer_than_its_caller() {
             Err(error) => break error,
         }
     };
-    assert!(idle > 0, "the caller's time was over before");
+    assert!(idle > 0, "the deadline of the caller passes first");
     assert_eq!(code::<()>(Err(error)), ErrorCode::Deadline);
 }
 
@@ -96,7 +96,9 @@ fn a_query_waits_for_a_node_that_lags() {
 
 #[test]
 fn a_query_that_waits_for_its_server_can_be_cancelled() {
-    let mut query = deaf(true).query(TopicQueryOptions::new(["t"])).unwrap();
+    let mut query = connect_to_silent_server(true)
+        .query(TopicQueryOptions::new(["t"]))
+        .unwrap();
     let canceller = query.canceller();
     // The patience is 30 s.
     let error = std::thread::scope(|scope| {
@@ -112,21 +114,21 @@ fn a_query_that_waits_for_its_server_can_be_cancelled() {
 
 #[test]
 fn a_waiting_thread_can_cancel_its_own_call() {
-    let remote = deaf(false);
+    let remote = connect_to_silent_server(false);
     let topic = remote.topic("t").unwrap();
-    let looks = Arc::new(AtomicU32::new(0));
-    let look = {
-        let looks = Arc::clone(&looks);
-        Arc::new(move || looks.fetch_add(1, Ordering::Relaxed) >= 2)
+    let checks = Arc::new(AtomicU32::new(0));
+    let check = {
+        let checks = Arc::clone(&checks);
+        Arc::new(move || checks.fetch_add(1, Ordering::Relaxed) >= 2)
     };
     let every = Duration::from_millis(5);
     let cancelled = ErrorCode::Cancelled;
-    interruptible(every, look, || {
+    interruptible(every, check, || {
         assert_eq!(code(topic.get("k")), cancelled);
         assert_eq!(
-            looks.load(Ordering::Relaxed),
+            checks.load(Ordering::Relaxed),
             3,
-            "after two looks it went on"
+            "the call ends at the third check"
         );
         assert_eq!(code(topic.ensure()), cancelled);
         assert_eq!(code(topic.put("k", "v")), cancelled);

@@ -12,7 +12,7 @@ use crate::proxy::Proxy;
 use crate::world::World;
 
 /// Longest wait; only a test that hangs reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn offsets(page: &Page) -> Vec<u64> {
     page.iter().map(|record| record.unwrap().offset.0).collect()
@@ -21,7 +21,12 @@ fn offsets(page: &Page) -> Vec<u64> {
 /// Follows a topic until it has received `last`. Returns every received offset.
 fn follow(weir: &Weir, topic: &str, from: ReadFrom, last: u64) -> Vec<u64> {
     let mut seen = Vec::new();
-    for page in weir.topic(topic).unwrap().follow(from, PATIENCE).unwrap() {
+    for page in weir
+        .topic(topic)
+        .unwrap()
+        .follow(from, TEST_TIMEOUT)
+        .unwrap()
+    {
         seen.extend(offsets(&page.unwrap()));
         if seen.last().is_some_and(|offset| *offset >= last) {
             break;
@@ -76,7 +81,7 @@ fn a_follower_waits_for_a_topic_and_for_its_records() {
         let remote = remote.clone();
         std::thread::spawn(move || follow(&remote, "later", ReadFrom::Start, 3))
     };
-    let late = {
+    let offset_follower = {
         let remote = remote.clone();
         let from = ReadFrom::After(ConsequenceOffset(2));
         std::thread::spawn(move || follow(&remote, "later", from, 3))
@@ -86,7 +91,7 @@ fn a_follower_waits_for_a_topic_and_for_its_records() {
     topic.put("a", "1").unwrap();
     topic.put("b", "2").unwrap();
     assert_eq!(follower.join().unwrap(), [1, 2, 3]);
-    assert_eq!(late.join().unwrap(), [3]);
+    assert_eq!(offset_follower.join().unwrap(), [3]);
 }
 
 #[test]
@@ -95,7 +100,7 @@ fn destroy_does_not_end_a_follower() {
     let remote = world.connect();
     let topic = remote.topic("t").unwrap();
     topic.ensure().unwrap();
-    let mut pages = topic.follow(ReadFrom::Start, PATIENCE).unwrap();
+    let mut pages = topic.follow(ReadFrom::Start, TEST_TIMEOUT).unwrap();
     topic.put("a", "1").unwrap();
     topic.destroy().unwrap();
     topic.ensure().unwrap();
@@ -135,7 +140,7 @@ fn a_slow_follower_delays_neither_writes_nor_reads_of_its_connection() {
     let remote = world.connect();
     let topic = remote.topic("t").unwrap();
     topic.ensure().unwrap();
-    let mut slow = topic.follow(ReadFrom::Start, PATIENCE).unwrap();
+    let mut slow = topic.follow(ReadFrom::Start, TEST_TIMEOUT).unwrap();
     assert_eq!(offsets(&slow.next().unwrap().unwrap()), [1]);
     // More than its credit, and much more than any buffer on the way.
     let value = vec![b'v'; 1 << 20];
@@ -151,8 +156,8 @@ fn a_slow_follower_delays_neither_writes_nor_reads_of_its_connection() {
 }
 
 /// Whether the idle query is notified of news.
-fn hears(query: &TopicQuery) -> bool {
-    query.news().wait(Instant::now() + PATIENCE)
+fn is_notified(query: &TopicQuery) -> bool {
+    query.news().wait(Instant::now() + TEST_TIMEOUT)
 }
 
 #[test]
@@ -169,7 +174,7 @@ fn a_thread_can_wait_for_news_of_a_query() {
             let idle = query.next(Bounds::default(), Some(Instant::now()));
             assert!(matches!(idle, Ok(TopicStep::Idle)), "{idle:?}");
             std::thread::scope(|scope| {
-                let waits = scope.spawn(|| hears(&query));
+                let waits = scope.spawn(|| is_notified(&query));
                 topic.append(value).unwrap();
                 assert!(waits.join().unwrap());
             });
@@ -177,7 +182,7 @@ fn a_thread_can_wait_for_news_of_a_query() {
             let page = loop {
                 match query.next(Bounds::default(), Some(Instant::now())) {
                     Ok(TopicStep::Page(page)) => break page,
-                    Ok(TopicStep::Idle) => assert!(hears(&query)),
+                    Ok(TopicStep::Idle) => assert!(is_notified(&query)),
                     other => panic!("{other:?}"),
                 }
             };

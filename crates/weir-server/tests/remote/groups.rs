@@ -12,7 +12,7 @@ use crate::world::World;
 
 const NOW: Duration = Duration::ZERO;
 /// Longest time that a test waits; then it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn offsets(works: &[Work]) -> Vec<(u64, u32)> {
     let pair = |work: &Work| (work.record().offset.0, work.attempts());
@@ -43,7 +43,7 @@ fn member(topic: &Topic, group: &str, mode: GroupMode, name: &str) -> Group {
 }
 
 /// A work queue: claims, acknowledgements, returned records, dead letters.
-fn shared(weir: &Weir, say: &mut impl FnMut(String)) {
+fn shared(weir: &Weir, push: &mut impl FnMut(String)) {
     let topic = filled(weir, "work", &["a", "b", "c", "d", "e"]);
     let mut setup = GroupSetup::new(GroupMode::Shared);
     setup.attempts_max = 2;
@@ -52,69 +52,69 @@ fn shared(weir: &Weir, say: &mut impl FnMut(String)) {
     let mut bert = member(&topic, "jobs", GroupMode::Shared, "bert");
     let first = anna.claim(2, NOW).unwrap();
     let rest = bert.claim(10, NOW).unwrap();
-    say(format!("{:?} {:?}", offsets(&first), offsets(&rest)));
-    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
-    say(info(&anna));
-    say(format!("{:?}", bert.ack(&rest).unwrap()));
-    say(format!(
+    push(format!("{:?} {:?}", offsets(&first), offsets(&rest)));
+    push(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    push(info(&anna));
+    push(format!("{:?}", bert.ack(&rest).unwrap()));
+    push(format!(
         "{:?}",
         anna.nack(&first[..1], NOW, "busy").unwrap()
     ));
     let again = bert.claim(10, NOW).unwrap();
-    say(format!("{:?}", offsets(&again)));
-    say(format!("{:?}", anna.ack(&first).unwrap()));
-    say(format!("{:?}", anna.extend(&first[..1], NOW).unwrap()));
+    push(format!("{:?}", offsets(&again)));
+    push(format!("{:?}", anna.ack(&first).unwrap()));
+    push(format!("{:?}", anna.extend(&first[..1], NOW).unwrap()));
     let longer = Duration::from_hours(1);
-    say(format!("{:?}", bert.extend(&again, longer).unwrap()));
-    say(format!("{:?}", bert.nack(&again, NOW, "broken").unwrap()));
+    push(format!("{:?}", bert.extend(&again, longer).unwrap()));
+    push(format!("{:?}", bert.nack(&again, NOW, "broken").unwrap()));
     // Only the next claim gives the record up and writes the dead letter.
-    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    push(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
     let dead = weir.topic("work.dead").unwrap();
     for entry in dead.scan(b"", None, 10).unwrap() {
         let value = dead.value(&entry).unwrap().unwrap();
         let text = String::from_utf8(value.value().to_vec()).unwrap();
         let text = text.split("\"time_ms\"").next().unwrap().to_owned();
-        say(format!("{text} {}", entry.key.len()));
+        push(format!("{text} {}", entry.key.len()));
     }
-    say(info(&bert));
-    say(format!("{:?}", topic.group("jobs", GroupMode::Keyed).err()));
-    say(format!("{:?}", topic.group_info("none").unwrap()));
-    say(format!("{:?}", weir.topic("none").unwrap().groups().err()));
+    push(info(&bert));
+    push(format!("{:?}", topic.group("jobs", GroupMode::Keyed).err()));
+    push(format!("{:?}", topic.group_info("none").unwrap()));
+    push(format!("{:?}", weir.topic("none").unwrap().groups().err()));
     let none = weir.topic("none").unwrap();
-    say(format!("{:?}", none.group("g", GroupMode::Shared).err()));
-    say(format!("{:?}", bert.reset(ReadFrom::Start).unwrap()));
-    say(format!("{:?}", offsets(&anna.claim(1, NOW).unwrap())));
-    say(format!("{:?}", anna.delete().unwrap()));
-    say(format!("{:?}", bert.claim(1, NOW).err()));
+    push(format!("{:?}", none.group("g", GroupMode::Shared).err()));
+    push(format!("{:?}", bert.reset(ReadFrom::Start).unwrap()));
+    push(format!("{:?}", offsets(&anna.claim(1, NOW).unwrap())));
+    push(format!("{:?}", anna.delete().unwrap()));
+    push(format!("{:?}", bert.claim(1, NOW).err()));
 }
 
 /// Two members of a keyed group: each key belongs to one member at a time, in order.
-fn keyed(weir: &Weir, say: &mut impl FnMut(String)) {
+fn keyed(weir: &Weir, push: &mut impl FnMut(String)) {
     let topic = filled(weir, "keyed", &["x", "y", "x", "y", "x"]);
     let mut anna = member(&topic, "keys", GroupMode::Keyed, "anna");
     let mut bert = member(&topic, "keys", GroupMode::Keyed, "bert");
     let first = anna.claim(1, NOW).unwrap();
     let second = bert.claim(10, NOW).unwrap();
     // All records of x wait for anna.
-    say(format!("{:?} {:?}", offsets(&first), offsets(&second)));
-    say(info(&anna));
+    push(format!("{:?} {:?}", offsets(&first), offsets(&second)));
+    push(info(&anna));
     let more = anna.claim(10, NOW).unwrap();
-    say(format!("{:?}", offsets(&more)));
-    say(format!("{:?}", anna.ack(&more).unwrap()));
-    say(format!("{:?}", anna.ack(&first).unwrap()));
-    say(format!("{:?}", bert.ack(&second).unwrap()));
-    say(info(&bert));
+    push(format!("{:?}", offsets(&more)));
+    push(format!("{:?}", anna.ack(&more).unwrap()));
+    push(format!("{:?}", anna.ack(&first).unwrap()));
+    push(format!("{:?}", bert.ack(&second).unwrap()));
+    push(info(&bert));
     let names: Vec<String> = topic
         .groups()
         .unwrap()
         .iter()
         .map(|group| group.name.clone())
         .collect();
-    say(format!("{names:?}"));
+    push(format!("{names:?}"));
 }
 
 /// One member reads, and another one takes over.
-fn exclusive(weir: &Weir, say: &mut impl FnMut(String)) {
+fn exclusive(weir: &Weir, push: &mut impl FnMut(String)) {
     let topic = filled(weir, "mail", &["a", "b", "c", "d", "e", "f"]);
     let mut anna = member(&topic, "mail", GroupMode::Exclusive, "anna");
     let mut bert = member(&topic, "mail", GroupMode::Exclusive, "bert");
@@ -122,31 +122,31 @@ fn exclusive(weir: &Weir, say: &mut impl FnMut(String)) {
     for _ in 0..4 {
         works.extend(anna.claim(1, NOW).unwrap());
     }
-    say(format!("{:?}", offsets(&works)));
-    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
-    say(format!("{:?}", anna.ack(&works[..2]).unwrap()));
-    say(info(&anna));
+    push(format!("{:?}", offsets(&works)));
+    push(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    push(format!("{:?}", anna.ack(&works[..2]).unwrap()));
+    push(info(&anna));
     bert.take_over().unwrap();
     let found = bert.claim(10, NOW).unwrap();
-    say(format!("{:?}", offsets(&found)));
-    say(format!("{:?}", anna.ack(&works[2..]).unwrap()));
+    push(format!("{:?}", offsets(&found)));
+    push(format!("{:?}", anna.ack(&works[2..]).unwrap()));
     bert.nack(&found[1..], NOW, "").unwrap();
-    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    push(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
     bert.ack_soon(&found).unwrap();
     bert.leave().unwrap();
     topic.put("g", "7").unwrap();
-    let next = anna.claim(10, PATIENCE).unwrap();
-    say(format!("{:?}", offsets(&next)));
-    say(format!("{:?}", anna.extend(&next, NOW).unwrap()));
-    say(format!(
+    let next = anna.claim(10, TEST_TIMEOUT).unwrap();
+    push(format!("{:?}", offsets(&next)));
+    push(format!("{:?}", anna.extend(&next, NOW).unwrap()));
+    push(format!(
         "{:?}",
         anna.reset(ReadFrom::After(ConsequenceOffset(3))).unwrap()
     ));
-    say(format!("{:?}", offsets(&anna.claim(2, NOW).unwrap())));
-    say(info(&anna));
+    push(format!("{:?}", offsets(&anna.claim(2, NOW).unwrap())));
+    push(info(&anna));
 }
 
-fn latest(weir: &Weir, say: &mut impl FnMut(String)) {
+fn latest(weir: &Weir, push: &mut impl FnMut(String)) {
     let topic = filled(weir, "now", &["b", "a", "b", "c"]);
     topic.delete("c").unwrap();
     let mut latest = topic.latest(NOW).unwrap();
@@ -161,16 +161,16 @@ fn latest(weir: &Weir, say: &mut impl FnMut(String)) {
                 found.replay,
             )
         });
-        say(format!("{found:?}"));
+        push(format!("{found:?}"));
     };
     for _ in 0..3 {
         next(latest.next());
     }
     topic.put("a", "2").unwrap();
-    let patient = latest.next();
+    let immediate = latest.next();
     // The read does not wait for the server, which may not have sent the record yet.
-    next(patient.or_else(|| {
-        let mut again = topic.latest(PATIENCE).unwrap().skip(1);
+    next(immediate.or_else(|| {
+        let mut again = topic.latest(TEST_TIMEOUT).unwrap().skip(1);
         let found = again.next();
         assert!(found.as_ref().unwrap().is_ok());
         latest.find(Result::is_ok)
@@ -178,12 +178,12 @@ fn latest(weir: &Weir, say: &mut impl FnMut(String)) {
 }
 
 fn script(weir: &Weir) -> Vec<String> {
-    let mut said = Vec::new();
-    let mut say = |what: String| said.push(what);
-    shared(weir, &mut say);
-    keyed(weir, &mut say);
-    exclusive(weir, &mut say);
-    said
+    let mut lines = Vec::new();
+    let mut push = |line: String| lines.push(line);
+    shared(weir, &mut push);
+    keyed(weir, &mut push);
+    exclusive(weir, &mut push);
+    lines
 }
 
 fn local() -> (Weir, tempfile::TempDir) {
@@ -222,8 +222,8 @@ fn the_latest_values_are_equal_local_and_remote() {
     let world = World::new();
     let (local, _dir) = local();
     let (mut here, mut there) = (Vec::new(), Vec::new());
-    latest(&local, &mut |what| here.push(what));
-    latest(&world.connect(), &mut |what| there.push(what));
+    latest(&local, &mut |line| here.push(line));
+    latest(&world.connect(), &mut |line| there.push(line));
     assert_eq!(here[..3], there[..3]);
     assert!(here[0].contains("[97]") && here[2] == "None", "{here:?}");
 }
@@ -233,7 +233,7 @@ fn new_records_follow_the_latest_values() {
     let world = World::new();
     let remote = world.connect();
     let topic = filled(&remote, "t", &["b", "a"]);
-    let mut latest = topic.latest(PATIENCE).unwrap();
+    let mut latest = topic.latest(TEST_TIMEOUT).unwrap();
     let replayed: Vec<_> = latest.by_ref().take(2).map(Result::unwrap).collect();
     assert!(replayed.iter().all(|current| current.replay));
     topic.put("a", "new").unwrap();
@@ -281,9 +281,13 @@ fn records_can_be_claimed_again_after_their_lease() {
     let taken = anna.claim(10, NOW).unwrap();
     assert_eq!(offsets(&taken), [(2, 1), (3, 1)]);
     // There is no write: the waiting claim detects the expired lease without a wake-up.
-    let again = bert.claim(10, PATIENCE).unwrap();
+    let again = bert.claim(10, TEST_TIMEOUT).unwrap();
     assert_eq!(offsets(&again), [(2, 2), (3, 2)]);
-    assert_eq!(anna.ack(&taken).unwrap().len(), 2, "bert has them");
+    assert_eq!(
+        anna.ack(&taken).unwrap().len(),
+        2,
+        "another member has claimed the records"
+    );
     assert_eq!(bert.ack(&again).unwrap(), []);
     assert_eq!(bert.lag().unwrap(), 0);
 }
@@ -300,7 +304,7 @@ fn waiting_claims_block_no_request_and_end_with_a_record() {
             std::thread::spawn(move || {
                 let name = format!("m{n}");
                 let mut group = member(&topic, "g", GroupMode::Shared, &name);
-                let works = group.claim(1, PATIENCE).unwrap();
+                let works = group.claim(1, TEST_TIMEOUT).unwrap();
                 assert_eq!(group.ack(&works).unwrap(), []);
                 offsets(&works)
             })
@@ -399,7 +403,7 @@ fn a_waiting_claim_ends_when_the_server_stops() {
     let other = Weir::connect_with(&format!("weir://{}", world.address), &options).unwrap();
     let mut group = member(&other.topic("t").unwrap(), "g", GroupMode::Shared, "m");
     drop(topic);
-    let waiting = std::thread::spawn(move || group.claim(1, PATIENCE).err());
+    let waiting = std::thread::spawn(move || group.claim(1, TEST_TIMEOUT).err());
     let mut world = world;
     if let Some(server) = world.server.take() {
         server.drain();

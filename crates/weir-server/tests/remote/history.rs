@@ -32,8 +32,8 @@ enum Call {
 #[derive(Clone, Debug)]
 struct Event {
     call: Call,
-    asked: u64,
-    answered: u64,
+    called: u64,
+    returned: u64,
     /// Of a write: its position in the order, and whether it was VALID.
     intention: u64,
     valid: bool,
@@ -42,7 +42,7 @@ struct Event {
 }
 
 /// A deterministic sequence of pseudo-random numbers.
-fn draw(state: &mut u64) -> u64 {
+fn next_random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
@@ -57,16 +57,16 @@ fn run(weir: &Weir, seed: u64, clock: &AtomicU64) -> Vec<Event> {
     // The last known offset of each key, which is often, but not always, current.
     let mut known = [0_u64; KEYS.len()];
     for n in 0..STEPS {
-        let at = usize::try_from(draw(&mut state) % 3).unwrap();
+        let at = usize::try_from(next_random(&mut state) % 3).unwrap();
         let other = (at + 1) % KEYS.len();
-        let call = match draw(&mut state) % 8 {
+        let call = match next_random(&mut state) % 8 {
             0..=2 => Call::Get(at),
             3 => Call::Put(at),
             4 => Call::Delete(at),
             5 | 6 => Call::PutIf(at, known[at]),
             _ => Call::Both(at, other, known[at]),
         };
-        let asked = clock.fetch_add(1, Ordering::SeqCst);
+        let called = clock.fetch_add(1, Ordering::SeqCst);
         let value = format!("{seed}.{n}");
         let key = KEYS[at].as_bytes();
         let put = weir::Operation::Put {
@@ -107,11 +107,11 @@ fn run(weir: &Weir, seed: u64, clock: &AtomicU64) -> Vec<Event> {
             known[at] = found.as_ref().map_or(0, |value| value.record().offset.0);
             known[at]
         };
-        let answered = clock.fetch_add(1, Ordering::SeqCst);
+        let returned = clock.fetch_add(1, Ordering::SeqCst);
         events.push(Event {
             call,
-            asked,
-            answered,
+            called,
+            returned,
             intention: order,
             valid,
             offset,
@@ -124,16 +124,16 @@ fn run(weir: &Weir, seed: u64, clock: &AtomicU64) -> Vec<Event> {
 type Versions = [Vec<(u64, u64)>; KEYS.len()];
 
 /// Checks the writes against a model, in the order of the store.
-fn judge(events: &[Event]) -> Versions {
+fn check_writes(events: &[Event]) -> Versions {
     let mut writes: Vec<&Event> = events.iter().filter(|e| e.intention != 0).collect();
     writes.sort_by_key(|event| event.intention);
     let mut versions: Versions = [const { Vec::new() }; KEYS.len()];
     let mut now = [0_u64; KEYS.len()];
-    let mut latest_question = 0;
+    let mut latest_call = 0;
     for event in writes {
         // No earlier write in this order may have been called after this write returned.
-        assert!(event.answered > latest_question, "{event:?}");
-        latest_question = latest_question.max(event.asked);
+        assert!(event.returned > latest_call, "{event:?}");
+        latest_call = latest_call.max(event.called);
         let holds = match event.call {
             Call::PutIf(at, offset) | Call::Both(at, _, offset) => now[at] == offset,
             _ => true,
@@ -160,30 +160,30 @@ fn judge(events: &[Event]) -> Versions {
 }
 
 fn check(events: &[Event]) {
-    let versions = judge(events);
-    let mut answered: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut asked: BTreeMap<u64, u64> = BTreeMap::new();
+    let versions = check_writes(events);
+    let mut returned: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut called: BTreeMap<u64, u64> = BTreeMap::new();
     for event in events.iter().filter(|event| event.intention != 0) {
-        answered.insert(event.answered, event.intention);
-        asked.insert(event.asked, event.intention);
+        returned.insert(event.returned, event.intention);
+        called.insert(event.called, event.intention);
     }
     for event in events {
         let Call::Get(at) = event.call else { continue };
         // Writes that returned before the read was called precede the read. Writes that were called
         // after the read returned follow it.
-        let before = answered.range(..event.asked).map(|(_, n)| *n).max();
+        let before = returned.range(..event.called).map(|(_, n)| *n).max();
         let low = before.unwrap_or(0);
-        let after = asked.range(event.answered..).map(|(_, n)| *n).min();
+        let after = called.range(event.returned..).map(|(_, n)| *n).min();
         let high = after.unwrap_or(u64::MAX);
         let mut from = 0;
         let mut offset = 0;
-        let mut held = false;
+        let mut was_current = false;
         for (until, next) in versions[at].iter().copied().chain([(u64::MAX, 0)]) {
             // This version is current from `from` to `until`, exclusive.
-            held |= offset == event.offset && from < high && until > low;
+            was_current |= offset == event.offset && from < high && until > low;
             (from, offset) = (until, next);
         }
-        assert!(held, "{event:?} between {low} and {high}");
+        assert!(was_current, "{event:?} between {low} and {high}");
     }
 }
 
@@ -205,17 +205,17 @@ fn x_histories_are_linearizable() {
         });
         check(&events);
         let failed = events.iter().filter(|event| !event.valid).count();
-        assert!(failed > 0, "somebody was late");
+        assert!(failed > 0, "some condition fails");
     });
 }
 
 #[test]
 #[should_panic(expected = "between")]
 fn a_stale_read_is_found() {
-    let event = |call, asked, intention, offset| Event {
+    let event = |call, called, intention, offset| Event {
         call,
-        asked,
-        answered: asked + 1,
+        called,
+        returned: called + 1,
         intention,
         valid: true,
         offset,

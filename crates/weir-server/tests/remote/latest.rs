@@ -7,7 +7,7 @@ use weir::query::{Bounds, QueryText};
 use weir::{ErrorCode, TopicQueryOptions, TopicView, Weir, WeirError};
 
 use crate::proxy::Proxy;
-use crate::query::{rows, said, some, text};
+use crate::query::{next_rows, query_text, rows, run_query};
 use crate::world::World;
 
 fn latest(from: &[&str], text: QueryText) -> TopicQueryOptions {
@@ -32,16 +32,16 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
     fill(&local, "l.a", (0..600).step_by(2), 0);
     fill(&local, "l.b", (0..600).step_by(3), 0);
     for push_down in [true, false] {
-        let mut options = latest(&["l.*"], text("@.n >= 0", "", "$.n"));
+        let mut options = latest(&["l.*"], query_text("@.n >= 0", "", "$.n"));
         options.push_down = push_down;
         let mut query = local.query(options.clone()).unwrap();
         let (mut found, mut round) = (Vec::new(), 0);
         loop {
-            let more = some(&mut query, 7);
-            if more.is_empty() {
+            let page = next_rows(&mut query, 7);
+            if page.is_empty() {
                 break;
             }
-            found.extend(more);
+            found.extend(page);
             assert!(found.len() < 1000, "the query does not end");
             // Changes: a new key after the position, one before it, a deleted key, a changed key,
             // and a new topic.
@@ -75,12 +75,21 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
         let mut last = None;
         for row in &found {
             let (topic, n) = row.split_once(' ').unwrap();
-            let place = (n.parse().unwrap(), topic);
-            assert!(last.is_none_or(|last| last < place), "{row} after {last:?}");
-            assert!(wanted.remove(&place).is_some(), "{row} is not of the query");
-            last = Some(place);
+            let location = (n.parse().unwrap(), topic);
+            assert!(
+                last.is_none_or(|last| last < location),
+                "{row} after {last:?}"
+            );
+            assert!(
+                wanted.remove(&location).is_some(),
+                "{row} is not a result of the query"
+            );
+            last = Some(location);
         }
-        let missing: Vec<_> = wanted.iter().filter(|(_, stays)| **stays).collect();
+        let missing: Vec<_> = wanted
+            .iter()
+            .filter(|(_, is_required)| **is_required)
+            .collect();
         assert!(missing.is_empty(), "{missing:?}");
         // Restore the first state.
         for round in 0..round {
@@ -110,18 +119,18 @@ fn a_resumed_query_sees_every_write_that_was_read_before() {
     let world = World::new();
     let local = world.local();
     fill(&local, "t", 0..4, 0);
-    let options = latest(&["t"], text("", "", "$.n"));
+    let options = latest(&["t"], query_text("", "", "$.n"));
     let mut query = local.query(options.clone()).unwrap();
     let opened = query.as_of().unwrap();
     let topic = local.topic("t").unwrap();
     let changed = topic.put("k0000", r#"{"n":9}"#).unwrap().intention();
-    assert_eq!(some(&mut query, 1), ["t 9"]);
+    assert_eq!(next_rows(&mut query, 1), ["t 9"]);
     assert!(opened < changed);
     let mut rest = options;
     rest.token = Some(query.token().unwrap());
     let mut query = world.connect().query(rest).unwrap();
     assert_eq!(query.as_of(), Some(changed));
-    assert_eq!(some(&mut query, 9), ["t 1", "t 2", "t 3"]);
+    assert_eq!(next_rows(&mut query, 9), ["t 1", "t 2", "t 3"]);
 }
 
 #[test]
@@ -130,7 +139,7 @@ fn a_query_without_a_position_among_keys_has_no_token() {
     let local = world.local();
     fill(&local, "t", 0..4, 0);
     for weir in [local, world.connect()] {
-        let mut limited = text("", "$.n", "");
+        let mut limited = query_text("", "$.n", "");
         limited.limit = Some(2);
         let query = weir.query(latest(&["t"], limited)).unwrap();
         assert!(query.explain().no_token.is_some());
@@ -138,7 +147,7 @@ fn a_query_without_a_position_among_keys_has_no_token() {
             panic!("another error");
         };
         assert_eq!(error.code(), ErrorCode::NoToken);
-        let query = weir.query(latest(&["t"], text("", "", ""))).unwrap();
+        let query = weir.query(latest(&["t"], query_text("", "", ""))).unwrap();
         assert_eq!(query.explain().no_token, None);
     }
 }
@@ -150,7 +159,7 @@ fn a_broken_connection_omits_no_key() {
     fill(&local, "wide", 0..1000, 1000);
     for (filter, limit) in [("", None), ("@.n % 2", None), ("@.n >= 100", Some(700))] {
         let filter = filter.replace("@.n % 2", "match(@.pad, 'x*') && @.n != 7");
-        let mut options = latest(&["wide"], text(&filter, "", ""));
+        let mut options = latest(&["wide"], query_text(&filter, "", ""));
         options.text.limit = limit;
         let expected = rows(&local, &options);
         // The whole result has 1 MB.
@@ -172,7 +181,7 @@ fn rows_before_a_bad_record_are_returned_and_the_error_names_it() {
     let topic = local.topic("f.b").unwrap();
     // The key is not UTF-8, so only the rows before that byte certainly precede it.
     let at = topic.put(b"k0400\xff".as_slice(), r#"{"n":1"#).unwrap();
-    let place = format!("record {} of topic f.b", at.offset().unwrap().0);
+    let location = format!("record {} of topic f.b", at.offset().unwrap().0);
     let mut expected = Vec::new();
     for (weir, push_down) in [
         (&local, true),
@@ -180,13 +189,17 @@ fn rows_before_a_bad_record_are_returned_and_the_error_names_it() {
         (&world.connect(), true),
     ] {
         for filter in ["", "@.n >= 0"] {
-            let mut options = latest(&["f.*"], text(filter, "", "$.n"));
+            let mut options = latest(&["f.*"], query_text(filter, "", "$.n"));
             options.push_down = push_down;
-            let said = said(weir, &options, Bounds::default().items_max, false);
-            assert!(said.last().unwrap().contains(&place), "{:?}", said.last());
-            assert_eq!(said.len(), 401 + 401 + 1);
-            expected.push(said);
+            let output = run_query(weir, &options, Bounds::default().items_max, false);
+            assert!(
+                output.last().unwrap().contains(&location),
+                "{:?}",
+                output.last()
+            );
+            assert_eq!(output.len(), 401 + 401 + 1);
+            expected.push(output);
         }
     }
-    assert!(expected.iter().all(|said| *said == expected[0]));
+    assert!(expected.iter().all(|output| *output == expected[0]));
 }

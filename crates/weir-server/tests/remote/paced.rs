@@ -32,7 +32,7 @@ fn a_session_over_the_rate_waits_and_continues() {
 }
 
 /// Connects a client to a server that accepts `items` items per second.
-fn slow(items: u64) -> (World, Weir) {
+fn world_with_rate(items: u64) -> (World, Weir) {
     let world = World::with(|config| config.rate_requests = Rate::Units(items));
     let topic = world.local().topic("t").unwrap();
     assert!(topic.create(&TopicOptions::default()).unwrap().is_valid());
@@ -58,7 +58,7 @@ fn check(world: &World, count: usize) {
 
 #[test]
 fn an_import_without_session_over_the_rate_waits_and_continues() {
-    let (world, remote) = slow(3000);
+    let (world, remote) = world_with_rate(3000);
     for proposal in import(&remote, 12, 1000) {
         assert!(proposal.wait().unwrap().iter().all(|one| {
             one.commit()
@@ -70,7 +70,7 @@ fn an_import_without_session_over_the_rate_waits_and_continues() {
 
 #[test]
 fn calls_of_one_item_without_session_keep_their_order() {
-    let (world, remote) = slow(2000);
+    let (world, remote) = world_with_rate(2000);
     // Waiting for each tenth proposal creates packets of many sizes, with many in flight.
     let mut proposals = std::collections::VecDeque::new();
     for n in 0..4000 {
@@ -95,7 +95,7 @@ fn calls_of_one_item_without_session_keep_their_order() {
 
 #[test]
 fn a_read_over_the_rate_waits_and_returns() {
-    let (_world, remote) = slow(200);
+    let (_world, remote) = world_with_rate(200);
     let topic = remote.topic("t").unwrap();
     topic.put("k", "v").unwrap();
     for _ in 0..500 {
@@ -105,7 +105,7 @@ fn a_read_over_the_rate_waits_and_returns() {
 
 #[test]
 fn a_reader_over_the_rate_waits_and_starts() {
-    let (_world, remote) = slow(100);
+    let (_world, remote) = world_with_rate(100);
     let topic = remote.topic("t").unwrap();
     topic.put("k", "v").unwrap();
     for _ in 0..150 {
@@ -120,7 +120,7 @@ fn a_reader_over_the_rate_waits_and_starts() {
 
 #[test]
 fn a_rate_used_up_by_another_client_delays_and_loses_no_write() {
-    let (world, remote) = slow(3000);
+    let (world, remote) = world_with_rate(3000);
     let other = world.connect();
     other.topic("o").unwrap().ensure().unwrap();
     let topic = remote.topic("t").unwrap();
@@ -158,17 +158,17 @@ fn a_pause_longer_than_the_patience_is_an_error() {
     let url = format!("weir://{}", world.address);
     let remote = Weir::connect_with(&url, &options).unwrap();
     // A debt of ten minutes.
-    let many = vec![put("t", "k", "v"); 6000];
-    assert_eq!(remote.propose(&many).unwrap().wait().unwrap().len(), 6000);
-    let is_rate = |error: WeirError| match error {
+    let puts = vec![put("t", "k", "v"); 6000];
+    assert_eq!(remote.propose(&puts).unwrap().wait().unwrap().len(), 6000);
+    let assert_rate_error = |error: WeirError| match error {
         WeirError::Store(StoreError::Remote { code, .. }) => assert_eq!(code, ErrorCode::Rate),
         other => panic!("{other:?}"),
     };
     let topic = remote.topic("t").unwrap();
-    is_rate(topic.put("k", "w").unwrap_err());
-    is_rate(topic.get("k").unwrap_err());
+    assert_rate_error(topic.put("k", "w").unwrap_err());
+    assert_rate_error(topic.get("k").unwrap_err());
     let mut session = remote.session(CLIENT);
-    is_rate(session.execute(&[put("t", "k", "w")]).unwrap_err());
+    assert_rate_error(session.execute(&[put("t", "k", "w")]).unwrap_err());
     // Nothing was written, and the session is unchanged.
     assert_eq!(world.values("t").len(), 6000);
     assert_eq!(session.next_nonce(), 1);

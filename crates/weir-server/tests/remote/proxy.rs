@@ -31,13 +31,13 @@ impl Proxy {
             to_client: AtomicI64::new(to_client),
             connections: AtomicU64::new(0),
         });
-        let serving = Arc::clone(&state);
+        let server_state = Arc::clone(&state);
         // Ends with the process.
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { break };
-                serving.connections.fetch_add(1, Ordering::SeqCst);
-                let Ok(server) = TcpStream::connect(serving.server) else {
+                server_state.connections.fetch_add(1, Ordering::SeqCst);
+                let Ok(server) = TcpStream::connect(server_state.server) else {
                     continue;
                 };
                 client.set_nodelay(true).unwrap();
@@ -49,7 +49,7 @@ impl Proxy {
                         (&server, &client)
                     };
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    let state = Arc::clone(&serving);
+                    let state = Arc::clone(&server_state);
                     std::thread::spawn(move || pass(from, to, &state, to_server));
                 }
             }
@@ -63,17 +63,17 @@ impl Proxy {
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, to_server: bool) {
-    let left = if to_server {
+    let remaining = if to_server {
         &state.to_server
     } else {
         &state.to_client
     };
     let mut chunk = [0; 4096];
     while let Ok(bytes @ 1..) = from.read(&mut chunk) {
-        let before = left.load(Ordering::SeqCst);
+        let before = remaining.load(Ordering::SeqCst);
         let size = i64::try_from(bytes).unwrap();
         if before >= 0 {
-            left.fetch_sub(size, Ordering::SeqCst);
+            remaining.fetch_sub(size, Ordering::SeqCst);
         }
         let passed = if before >= 0 && before < size {
             usize::try_from(before).unwrap()

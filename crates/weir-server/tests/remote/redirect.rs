@@ -19,12 +19,12 @@ use crate::world::{CLIENT, World, put};
 #[derive(Clone)]
 pub(crate) enum Script {
     /// Responds to HELLO and, with `true`, reports that a topic exists; ignores all other requests.
-    Deaf(bool),
+    Silent(bool),
     Hello(String),
     /// Has a topic with this page, and lags: refuses two requests for records up to an intention,
     /// and ends those for all records at once.
     Lagging(Vec<u8>),
-    /// Responds to HELLO with this store id; refuses all other requests, because it knows no leader.
+    /// Responds to HELLO with this store id; refuses all other requests, as it knows no leader.
     Leaderless([u8; 16]),
     /// Redirects the first request, with this store id in HELLO.
     Request(String, [u8; 16]),
@@ -46,21 +46,21 @@ pub(crate) fn peer(scripts: Vec<Script>) -> (SocketAddr, Seen) {
         for stream in listener.incoming() {
             let script = scripts.next().or_else(|| last.clone()).unwrap();
             let tokens = Arc::clone(&tokens);
-            std::thread::spawn(move || play(stream.unwrap(), &script, &tokens));
+            std::thread::spawn(move || serve(stream.unwrap(), &script, &tokens));
         }
     });
     (address, seen)
 }
 
-fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
+fn serve<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
     let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
-    let mut lags = 2;
-    let say = |stream: &mut S, packet: &Packet<'_>| {
+    let mut refusals_left = 2;
+    let send = |stream: &mut S, packet: &Packet<'_>| {
         let mut out = Vec::new();
         Encoder::default().encode(packet, &mut out);
         stream.write_all(&out).is_ok()
     };
-    say(&mut stream, &Packet::new(Message::Empty));
+    send(&mut stream, &Packet::new(Message::Empty));
     loop {
         while let Some(size) = deframer.find(&bytes).unwrap() {
             let packet = deframer.read(&bytes[..size]).unwrap();
@@ -71,7 +71,7 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                     if let Script::Hello(to) = script {
                         refusal.fatal = true;
                         refusal.address = to.as_bytes();
-                        say(&mut stream, &Packet::new(Message::Refusal(refusal)));
+                        send(&mut stream, &Packet::new(Message::Refusal(refusal)));
                         return;
                     }
                     let store = match script {
@@ -90,52 +90,52 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                         features: b"groups query chain",
                         ..HelloOk::default()
                     };
-                    say(&mut stream, &Packet::new(Message::HelloOk(hello)));
+                    send(&mut stream, &Packet::new(Message::HelloOk(hello)));
                 }
                 (Message::Write { count, .. }, Script::Leaderless(_)) => {
                     let mut refusal = RefusalMessage::new(ErrorCode::NoLeader);
                     refusal.retry_ms = Some(100);
                     refusal.count = Some(u64::from(*count));
-                    say(&mut stream, &Packet::new(Message::Refusal(refusal)));
+                    send(&mut stream, &Packet::new(Message::Refusal(refusal)));
                 }
                 (Message::Write { count, .. }, Script::Request(to, _)) => {
                     let session = tokens.lock().unwrap().len() > 1;
                     refusal.address = to.as_bytes();
                     refusal.nonce = Some(u64::from(session));
                     refusal.count = Some(u64::from(*count));
-                    say(&mut stream, &Packet::new(Message::Refusal(refusal)));
+                    send(&mut stream, &Packet::new(Message::Refusal(refusal)));
                 }
                 (Message::Listen(listen), Script::Lagging(page)) => {
-                    for message in lagging(listen, page, &mut lags) {
-                        say(&mut stream, &Packet::tagged(packet.tag, message));
+                    for message in lagging(listen, page, &mut refusals_left) {
+                        send(&mut stream, &Packet::tagged(packet.tag, message));
                     }
                 }
-                (Message::Applied, Script::Deaf(true) | Script::Lagging(_)) => {
-                    let answer = Message::AppliedResponse {
+                (Message::Applied, Script::Silent(true) | Script::Lagging(_)) => {
+                    let response = Message::AppliedResponse {
                         applied: 2,
                         settled: 2,
                         created: 1,
                         lagging: b"",
                     };
-                    say(&mut stream, &Packet::tagged(packet.tag, answer));
+                    send(&mut stream, &Packet::tagged(packet.tag, response));
                 }
-                (Message::Topic { topic }, Script::Deaf(true) | Script::Lagging(_)) => {
+                (Message::Topic { topic }, Script::Silent(true) | Script::Lagging(_)) => {
                     let line = format!("{topic} 1 1 1 2 1 10 -");
                     let (more, lines) = (false, line.as_bytes());
-                    let answer = Message::TopicsResponse { more, lines };
-                    say(&mut stream, &Packet::tagged(packet.tag, answer));
+                    let response = Message::TopicsResponse { more, lines };
+                    send(&mut stream, &Packet::tagged(packet.tag, response));
                 }
-                (Message::Empty, _) | (_, Script::Deaf(_) | Script::Lagging(_)) => {}
+                (Message::Empty, _) | (_, Script::Silent(_) | Script::Lagging(_)) => {}
                 (_, Script::Leaderless(_)) => {
                     let mut refusal = RefusalMessage::new(ErrorCode::NoLeader);
                     refusal.retry_ms = Some(100);
-                    let answer = Packet::tagged(packet.tag, Message::Refusal(refusal));
-                    say(&mut stream, &answer);
+                    let response = Packet::tagged(packet.tag, Message::Refusal(refusal));
+                    send(&mut stream, &response);
                 }
                 (_, Script::Request(to, _)) => {
                     refusal.address = to.as_bytes();
-                    let answer = Packet::tagged(packet.tag, Message::Refusal(refusal));
-                    say(&mut stream, &answer);
+                    let response = Packet::tagged(packet.tag, Message::Refusal(refusal));
+                    send(&mut stream, &response);
                 }
                 (other, Script::Hello(_)) => panic!("{other:?}"),
             }
@@ -149,11 +149,12 @@ fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
     }
 }
 
-/// The responses of a node that lags `lags` times and then has a topic with this page.
-fn lagging<'a>(listen: &Listen<'_>, page: &'a [u8], lags: &mut u32) -> Vec<Message<'a>> {
+/// The responses of a node that refuses `refusals_left` requests because it lags, and then has a
+/// topic with this page.
+fn lagging<'a>(listen: &Listen<'_>, page: &'a [u8], refusals_left: &mut u32) -> Vec<Message<'a>> {
     let is_bounded = listen.query.until.is_some();
-    if is_bounded && *lags > 0 {
-        *lags -= 1;
+    if is_bounded && *refusals_left > 0 {
+        *refusals_left -= 1;
         let refusal = RefusalMessage::new(ErrorCode::Lagging);
         return vec![Message::Refusal(refusal)];
     }
@@ -176,7 +177,7 @@ fn code(error: WeirError) -> (ErrorCode, String) {
     }
 }
 
-fn patient(ms: u64, token: Option<&str>) -> ConnectOptions {
+fn with_patience(ms: u64, token: Option<&str>) -> ConnectOptions {
     let mut options = ConnectOptions::default();
     options.patience = Duration::from_millis(ms);
     options.token = token.map(str::to_owned);
@@ -190,7 +191,7 @@ fn a_client_follows_a_redirect_of_its_hello() {
     let (last, last_seen) = peer(vec![Script::Hello(there)]);
     let (first, seen) = peer(vec![Script::Hello(format!("weir://{last}"))]);
     let url = format!("weir://{first}");
-    let remote = Weir::connect_with(&url, &patient(30_000, Some("secret"))).unwrap();
+    let remote = Weir::connect_with(&url, &with_patience(30_000, Some("secret"))).unwrap();
     remote.topic("t").unwrap().ensure().unwrap();
     assert!(remote.topic("t").unwrap().put("k", "1").unwrap().is_valid());
     let mut session = remote.session(CLIENT);
@@ -260,14 +261,15 @@ fn a_cycle_of_hello_redirects_is_followed_slowly_and_ends_with_an_error() {
     let back = format!("weir://{first}");
     std::thread::spawn(move || {
         for stream in second.incoming() {
-            play(
+            serve(
                 stream.unwrap(),
                 &Script::Hello(back.clone()),
                 &Seen::default(),
             );
         }
     });
-    let error = Weir::connect_with(&format!("weir://{first}"), &patient(400, None)).unwrap_err();
+    let error =
+        Weir::connect_with(&format!("weir://{first}"), &with_patience(400, None)).unwrap_err();
     assert_eq!(code(error).0, ErrorCode::Unreachable);
     let hops = seen.lock().unwrap().len();
     assert!((4..40).contains(&hops), "{hops} hops");
@@ -282,10 +284,11 @@ fn a_cycle_of_request_redirects_ends_with_the_patience() {
     std::thread::spawn(move || {
         for stream in second.incoming() {
             let back = back.clone();
-            std::thread::spawn(move || play(stream.unwrap(), &back, &Seen::default()));
+            std::thread::spawn(move || serve(stream.unwrap(), &back, &Seen::default()));
         }
     });
-    let remote = Weir::connect_with(&format!("weir://{first}"), &patient(2000, None)).unwrap();
+    let remote =
+        Weir::connect_with(&format!("weir://{first}"), &with_patience(2000, None)).unwrap();
     let topic = remote.topic("t").unwrap();
     let read = code(topic.get("k").unwrap_err()).0;
     assert!(
@@ -326,7 +329,7 @@ fn a_token_is_not_sent_without_tls_to_an_unnamed_host() {
     // This block is reserved for documentation, so no host has the address.
     let (first, seen) = peer(vec![Script::Hello("weir://192.0.2.1:7071".to_owned())]);
     let url = format!("weir://{first}");
-    let error = Weir::connect_with(&url, &patient(3_000, Some("secret"))).unwrap_err();
+    let error = Weir::connect_with(&url, &with_patience(3_000, Some("secret"))).unwrap_err();
     let (code, text) = code(error);
     assert_eq!(code, ErrorCode::Protocol);
     assert!(
@@ -344,7 +347,7 @@ fn a_silent_server_leaves_time_for_the_next_address() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap();
     let url = format!("weir://{silent},{}", world.address);
-    let remote = Weir::connect_with(&url, &patient(30_000, None)).unwrap();
+    let remote = Weir::connect_with(&url, &with_patience(30_000, None)).unwrap();
     assert_eq!(
         remote.store_id().unwrap(),
         world.local().store_id().unwrap()
@@ -356,7 +359,7 @@ fn a_silent_server_leaves_time_for_the_next_address() {
         .local_addr()
         .unwrap();
     let url = format!("weir://{silent},{closed}");
-    let mut options = patient(30_000, None);
+    let mut options = with_patience(30_000, None);
     options.connect_timeout = Duration::from_millis(1500);
     let (code, text) = code(Weir::connect_with(&url, &options).unwrap_err());
     assert_eq!(code, ErrorCode::Unreachable);
@@ -367,30 +370,30 @@ fn a_silent_server_leaves_time_for_the_next_address() {
 
 #[test]
 fn a_client_leaves_a_node_that_knows_no_leader() {
-    static WAITS: AtomicBool = AtomicBool::new(false);
+    static IS_WAITING: AtomicBool = AtomicBool::new(false);
     let world = World::new();
     world.connect().topic("t").unwrap().ensure().unwrap();
     let store = world.local().store_id().unwrap();
     let (alone, seen) = peer(vec![Script::Leaderless(store)]);
     let url = format!("weir://{alone},{}", world.address);
-    let remote = Weir::connect_with(&url, &patient(30_000, None)).unwrap();
+    let remote = Weir::connect_with(&url, &with_patience(30_000, None)).unwrap();
     let topic = remote.topic("t").unwrap();
     assert!(topic.put("k", "1").unwrap().is_valid());
     assert_eq!(world.values("t"), ["1"]);
-    let remote = Weir::connect_with(&url, &patient(30_000, None)).unwrap();
+    let remote = Weir::connect_with(&url, &with_patience(30_000, None)).unwrap();
     assert!(remote.topic("t").unwrap().get("k").unwrap().is_some());
     assert_eq!(seen.lock().unwrap().len(), 2);
 
     // A client that knows no other address reports that it waits, and stays.
-    let mut options = patient(3_000, None);
-    options.on_wait = Some(|why| {
-        assert_eq!(why, "waiting for a leader");
-        WAITS.store(true, Ordering::Relaxed);
+    let mut options = with_patience(3_000, None);
+    options.on_wait = Some(|reason| {
+        assert_eq!(reason, "waiting for a leader");
+        IS_WAITING.store(true, Ordering::Relaxed);
     });
     let remote = Weir::connect_with(&format!("weir://{alone}"), &options).unwrap();
     let error = code(remote.topic("t").unwrap().put("k", "2").unwrap_err());
     assert_eq!(error.0, ErrorCode::NoLeader);
-    assert!(WAITS.load(Ordering::Relaxed));
+    assert!(IS_WAITING.load(Ordering::Relaxed));
     assert_eq!(seen.lock().unwrap().len(), 3);
 }
 
@@ -404,7 +407,7 @@ fn a_client_of_a_unix_socket_follows_a_redirect_to_tcp() {
     let there = format!("weir://{}", world.address);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            play(
+            serve(
                 stream.unwrap(),
                 &Script::Hello(there.clone()),
                 &Seen::default(),

@@ -14,7 +14,7 @@ use weir_store::Store;
 use crate::world::{World, put};
 
 /// Longest wait; only a test that hangs reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs a test with a handle, another handle on its store, and the store.
 pub(crate) fn local_and_remote(body: impl Fn(&Weir, &Weir, &Store)) {
@@ -43,7 +43,7 @@ fn values(weir: &Weir, topic: &str) -> Vec<String> {
     values
 }
 
-fn refused(error: WeirError) -> (ErrorCode, u64) {
+fn nonce_error(error: WeirError) -> (ErrorCode, u64) {
     match error {
         WeirError::Nonce { code, expected, .. } => (code, expected),
         other => panic!("{other:?}"),
@@ -56,26 +56,26 @@ fn s_writes_out_of_order_are_refused_until_their_turn() {
         weir.topic("t").unwrap().ensure().unwrap();
         let mut session = weir.session(ClientId([1; 16]));
         let all: Vec<String> = (1..=4).map(|n| n.to_string()).collect();
-        let say = |session: &mut weir::Session, n: usize| {
+        let write = |session: &mut weir::Session, n: usize| {
             session.resume(n as u64);
             session.execute(&[put("t", "k", &all[n - 1])])
         };
         for early in [3, 2, 4] {
-            let error = refused(say(&mut session, early).unwrap_err());
+            let error = nonce_error(write(&mut session, early).unwrap_err());
             assert!(
                 matches!(error, (ErrorCode::NonceGap | ErrorCode::SessionExpired, 1)),
                 "{error:?}"
             );
         }
-        assert!(say(&mut session, 1).unwrap()[0].is_valid());
+        assert!(write(&mut session, 1).unwrap()[0].is_valid());
         assert_eq!(
-            refused(say(&mut session, 3).unwrap_err()),
+            nonce_error(write(&mut session, 3).unwrap_err()),
             (ErrorCode::NonceGap, 2)
         );
         for n in 2..=4 {
-            assert!(say(&mut session, n).unwrap()[0].is_valid());
+            assert!(write(&mut session, n).unwrap()[0].is_valid());
         }
-        assert!(say(&mut session, 2).unwrap()[0].is_replayed());
+        assert!(write(&mut session, 2).unwrap()[0].is_replayed());
         assert_eq!(values(weir, "t"), all);
     });
 }
@@ -117,7 +117,7 @@ fn l_listeners_start_at_every_position_of_two_incarnations() {
         topic.put("a", "3").unwrap();
         let offsets = |from: ReadFrom, last: u64| {
             let mut seen = Vec::new();
-            for page in topic.follow(from, PATIENCE).unwrap() {
+            for page in topic.follow(from, TEST_TIMEOUT).unwrap() {
                 for record in &page.unwrap() {
                     seen.push(record.unwrap().offset.0);
                 }
@@ -140,7 +140,7 @@ fn l_listeners_start_at_every_position_of_two_incarnations() {
         topic.put("c", "4").unwrap();
         topic.put("d", "5").unwrap();
         for (reader, first) in [(&mut tail, 7), (&mut future, 8)] {
-            assert!(reader.wait(std::time::Instant::now().checked_add(PATIENCE)));
+            assert!(reader.wait(std::time::Instant::now().checked_add(TEST_TIMEOUT)));
             let page = reader.next_page().unwrap().unwrap();
             assert_eq!(page.iter().next().unwrap().unwrap().offset.0, first);
         }
@@ -163,15 +163,15 @@ fn l_a_listener_at_removed_records_gets_an_error() {
         let mut reader = topic
             .listener(ReadFrom::After(ConsequenceOffset(2)))
             .unwrap();
-        let gone = loop {
+        let error = loop {
             match reader.next_page() {
                 Err(error) => break error,
                 Ok(Some(page)) => panic!("{:?}", page.last()),
-                Ok(None) => drop(reader.wait(std::time::Instant::now().checked_add(PATIENCE))),
+                Ok(None) => drop(reader.wait(std::time::Instant::now().checked_add(TEST_TIMEOUT))),
             }
         };
-        let StoreError::RecordsGone { first, last } = gone else {
-            panic!("{gone:?}");
+        let StoreError::RecordsGone { first, last } = error else {
+            panic!("{error:?}");
         };
         assert_eq!((first, last), (removed + 1, removed + 1));
         // The start is the first remaining record.
@@ -199,7 +199,7 @@ fn k_an_acknowledged_write_is_visible_to_every_client() {
             let mut tail = reader
                 .listener(ReadFrom::After(ConsequenceOffset(offset.0 - 1)))
                 .unwrap();
-            assert!(tail.wait(std::time::Instant::now().checked_add(PATIENCE)));
+            assert!(tail.wait(std::time::Instant::now().checked_add(TEST_TIMEOUT)));
         }
     });
 }
@@ -226,8 +226,8 @@ fn x_every_condition_holds_and_fails_as_documented() {
         ];
         // A write with a failed condition changes nothing, so all conditions see one state.
         for (expect, _) in table.iter().filter(|(_, holds)| !holds) {
-            let judged = topic.put_if("k", "2", &[*expect]).unwrap();
-            assert_eq!(judged.reason(), Some(ErrorCode::Conflict), "{expect:?}");
+            let verdict = topic.put_if("k", "2", &[*expect]).unwrap();
+            assert_eq!(verdict.reason(), Some(ErrorCode::Conflict), "{expect:?}");
         }
         // All conditions that hold, together.
         let all: Vec<Expect<'_>> = table.iter().filter(|(_, h)| *h).map(|(e, _)| *e).collect();
@@ -256,7 +256,7 @@ fn x_a_transaction_is_applied_as_a_whole_or_not_at_all() {
                 let mut seen = BTreeMap::new();
                 let mut last = None;
                 let pages = other.topic("t").unwrap();
-                for page in pages.follow(ReadFrom::Start, PATIENCE).unwrap() {
+                for page in pages.follow(ReadFrom::Start, TEST_TIMEOUT).unwrap() {
                     for record in &page.unwrap() {
                         let record = record.unwrap();
                         if record.kind == RecordKind::Put {

@@ -1,6 +1,6 @@
 //! The content of the topic `.weir.audit`, and its limits.
 
-use crate::peer::is;
+use crate::peer::assert_line;
 use crate::world::Files;
 use weir_server::security::AUDIT_TOPIC;
 
@@ -10,17 +10,17 @@ fn denied_and_administrative_requests_are_recorded() {
     let token = files.token("operator", &["create,destroy,put t.*"]);
     let world = files.start(|_| {});
     let mut peer = world.plain();
-    is(&peer.hello(token.expose()), "_notice_hello");
-    is(
+    assert_line(&peer.hello(token.expose()), "_notice_hello");
+    assert_line(
         &peer.ask(":_topic\tt.a\n_request_create"),
         "_notice_committed",
     );
-    is(
-        &peer.put("t.a", "usual work is no record"),
+    assert_line(
+        &peer.put("t.a", "writes are not recorded"),
         "_notice_committed",
     );
-    is(&peer.put("other", "1"), "_error_forbidden");
-    is(
+    assert_line(&peer.put("other", "1"), "_error_forbidden");
+    assert_line(
         &peer.ask(":_topic\tt.a\n_request_destroy"),
         "_notice_committed",
     );
@@ -38,7 +38,7 @@ fn denied_and_administrative_requests_are_recorded() {
     }
     let values = world.values(AUDIT_TOPIC);
     let order: Vec<&str> = ["\"create\"", "\"put\"", "\"destroy\""].into();
-    let places: Vec<usize> = order
+    let positions: Vec<usize> = order
         .iter()
         .map(|word| {
             values
@@ -47,8 +47,12 @@ fn denied_and_administrative_requests_are_recorded() {
                 .unwrap()
         })
         .collect();
-    assert!(places.is_sorted(), "{values:#?}");
-    assert!(values.iter().all(|value| !value.contains("usual work")));
+    assert!(positions.is_sorted(), "{values:#?}");
+    assert!(
+        values
+            .iter()
+            .all(|value| !value.contains("writes are not recorded"))
+    );
 }
 
 #[test]
@@ -57,18 +61,18 @@ fn a_flood_of_denied_requests_is_counted_but_not_fully_written() {
     let token = files.token("a", &["read **"]);
     let world = files.start(|_| {});
     let mut peer = world.plain();
-    is(&peer.hello(token.expose()), "_notice_hello");
-    let many = "\n:_topic\tt\n_request_put\nx\n|\n".repeat(2_000);
-    peer.send(many.as_bytes());
+    assert_line(&peer.hello(token.expose()), "_notice_hello");
+    let puts = "\n:_topic\tt\n_request_put\nx\n|\n".repeat(2_000);
+    peer.send(puts.as_bytes());
     for _ in 0..2_000 {
-        is(&peer.read().unwrap(), "_error_forbidden");
+        assert_line(&peer.read().unwrap(), "_error_forbidden");
     }
     drop(peer);
-    // The record of the reload follows the flood and has the number of dropped notes.
+    // The record of the reload follows the flood and has the number of dropped audit records.
     world.server.reload().unwrap();
     world.audited(&["reload"]);
     let values = world.values(AUDIT_TOPIC);
-    let lost: u64 = values
+    let dropped: u64 = values
         .iter()
         .filter_map(|value| {
             value
@@ -83,7 +87,7 @@ fn a_flood_of_denied_requests_is_counted_but_not_fully_written() {
         .iter()
         .filter(|value| value.contains("\"denied\""))
         .count() as u64;
-    assert_eq!(lost + written, 2_000);
+    assert_eq!(dropped + written, 2_000);
     assert!(written < 1_000, "{written}");
 }
 
@@ -107,16 +111,16 @@ fn without_identities_the_audit_log_is_off_by_default() {
     let world = Files::new().start(|_| {});
     world.server.reload().unwrap();
     let mut peer = world.plain();
-    is(&peer.hello(""), "_notice_hello");
-    is(
+    assert_line(&peer.hello(""), "_notice_hello");
+    assert_line(
         &peer.ask(":_topic\tt\n_request_create"),
         "_notice_committed",
     );
     assert!(world.store.topic(AUDIT_TOPIC).is_none());
     let world = Files::new().start(|config| config.audit = Some(true));
     let mut peer = world.plain();
-    is(&peer.hello(""), "_notice_hello");
-    is(
+    assert_line(&peer.hello(""), "_notice_hello");
+    assert_line(
         &peer.ask(":_topic\tt\n_request_create"),
         "_notice_committed",
     );

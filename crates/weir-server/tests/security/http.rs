@@ -9,7 +9,7 @@ use rustls::{ClientConnection, StreamOwned};
 use weir_server::Rate;
 use weir_server::security::Token;
 
-use crate::world::{Files, PATIENCE, World, client, loopback};
+use crate::world::{Files, TEST_TIMEOUT, World, client, loopback};
 
 fn world(rights: &[&str]) -> (World, Token) {
     let files = Files::new();
@@ -30,7 +30,7 @@ fn ask(world: &World, line: &str, fields: &[&str], body: &str) -> String {
 fn ask_bytes(world: &World, line: &str, fields: &[&str], body: &[u8]) -> String {
     let address = world.http.unwrap();
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut config = client(&[&world.files.authority.pem], None);
     Arc::make_mut(&mut config).alpn_protocols = vec![b"http/1.1".to_vec()];
     let name = "localhost".try_into().unwrap();
@@ -117,7 +117,7 @@ fn a_foreign_host_or_origin_is_refused_for_every_principal() {
         "{}",
     );
     assert!(page.starts_with("http/1.1 403 "), "{page}");
-    // A page that has pointed its own name at this server.
+    // A page whose own host name resolves to this server (DNS rebinding).
     let absolute = "POST http://evil.example/v1/topics/t/events";
     let rebound = ask(&world, absolute, &[JSON, &own], "{}");
     assert!(!rebound.starts_with("http/1.1 2"), "{rebound}");
@@ -177,24 +177,27 @@ fn groups_need_their_right_and_those_of_the_dead_letter_topic() {
     world.create("u");
     let own = bearer(&token);
     let ask = |line: &str, body: &str| ask(&world, line, &[&own, JSON], body);
-    let is = |answer: &str, status: &str| {
+    let assert_status = |answer: &str, status: &str| {
         let head = format!("http/1.1 {status} ");
         assert!(answer.starts_with(&head), "{answer}");
     };
-    is(&ask("PUT /v1/topics/t/groups/g", "{}"), "201");
-    is(&ask("GET /v1/topics/t/groups", ""), "200");
-    is(&ask("POST /v1/topics/t/groups/g/claim?member=a", ""), "200");
-    is(
+    assert_status(&ask("PUT /v1/topics/t/groups/g", "{}"), "201");
+    assert_status(&ask("GET /v1/topics/t/groups", ""), "200");
+    assert_status(&ask("POST /v1/topics/t/groups/g/claim?member=a", ""), "200");
+    assert_status(
         &ask("POST /v1/topics/t/groups/g/reset", "{\"to\":0}"),
         "200",
     );
-    is(&ask("PUT /v1/topics/u/groups/g", "{}"), "403");
-    is(&ask("GET /v1/topics/u/groups", ""), "403");
-    is(&ask("POST /v1/topics/u/groups/g/claim?member=a", ""), "403");
-    let letters = |topic: &str| format!("{{\"attempts_max\":1,\"dead_letters\":\"{topic}\"}}");
-    is(&ask("PUT /v1/topics/t/groups/h", &letters("u")), "403");
-    is(&ask("PUT /v1/topics/t/groups/h", &letters("t.dead")), "201");
-    is(&ask("DELETE /v1/topics/t/groups/h", ""), "200");
+    assert_status(&ask("PUT /v1/topics/u/groups/g", "{}"), "403");
+    assert_status(&ask("GET /v1/topics/u/groups", ""), "403");
+    assert_status(&ask("POST /v1/topics/u/groups/g/claim?member=a", ""), "403");
+    let dead_letters = |topic: &str| format!("{{\"attempts_max\":1,\"dead_letters\":\"{topic}\"}}");
+    assert_status(&ask("PUT /v1/topics/t/groups/h", &dead_letters("u")), "403");
+    assert_status(
+        &ask("PUT /v1/topics/t/groups/h", &dead_letters("t.dead")),
+        "201",
+    );
+    assert_status(&ask("DELETE /v1/topics/t/groups/h", ""), "200");
 }
 
 #[test]

@@ -8,19 +8,19 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use weir_protocol::Deframer;
 
-use crate::world::PATIENCE;
+use crate::world::TEST_TIMEOUT;
 
-trait Both: Read + Write + Send {}
-impl<T: Read + Write + Send> Both for T {}
+trait Transport: Read + Write + Send {}
+impl<T: Read + Write + Send> Transport for T {}
 
 pub(crate) struct Peer {
-    stream: Box<dyn Both>,
-    unread: Vec<u8>,
+    stream: Box<dyn Transport>,
+    buffer: Vec<u8>,
 }
 
 fn socket(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket
 }
 
@@ -28,7 +28,7 @@ impl Peer {
     pub(crate) fn plain(address: SocketAddr) -> Self {
         Self {
             stream: Box::new(socket(address)),
-            unread: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
@@ -49,7 +49,7 @@ impl Peer {
         assert_eq!(&greeting, b"|\n");
         Ok(Self {
             stream: Box::new(stream),
-            unread: Vec::new(),
+            buffer: Vec::new(),
         })
     }
 
@@ -62,9 +62,9 @@ impl Peer {
     /// connection.
     pub(crate) fn read(&mut self) -> Option<String> {
         loop {
-            let found = Deframer::default().find(&self.unread).unwrap();
+            let found = Deframer::default().find(&self.buffer).unwrap();
             if let Some(size) = found {
-                let packet: Vec<u8> = self.unread.drain(..size).collect();
+                let packet: Vec<u8> = self.buffer.drain(..size).collect();
                 let text = String::from_utf8_lossy(&packet).into_owned();
                 // Skips empty packets, and CONFIG packets, which the server sends unasked.
                 if packet == b"|\n" || text.contains("\n_status_config\n") {
@@ -75,9 +75,9 @@ impl Peer {
             let mut bytes = [0; 4096];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return None,
-                Ok(count) => self.unread.extend_from_slice(&bytes[..count]),
-                Err(error) if closed(&error) => return None,
-                Err(error) => panic!("no answer: {error}"),
+                Ok(count) => self.buffer.extend_from_slice(&bytes[..count]),
+                Err(error) if is_close(&error) => return None,
+                Err(error) => panic!("no response: {error}"),
             }
         }
     }
@@ -85,7 +85,7 @@ impl Peer {
     /// Sends one request without a routing header; returns its response.
     pub(crate) fn ask(&mut self, request: &str) -> String {
         self.send(format!("\n{request}\n|\n").as_bytes());
-        self.read().expect("an answer")
+        self.read().expect("a response")
     }
 
     pub(crate) fn hello(&mut self, token: &str) -> String {
@@ -104,13 +104,13 @@ impl Peer {
     }
 }
 
-fn closed(error: &io::Error) -> bool {
+fn is_close(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 #[track_caller]
-pub(crate) fn is(answer: &str, method: &str) {
+pub(crate) fn assert_line(answer: &str, method: &str) {
     let found = answer.lines().any(|line| line == method);
     assert!(found, "expected {method}, got:\n{answer}");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_server::security::{IdentitiesFile, now_ms};
 
-use crate::peer::{Peer, is};
+use crate::peer::{Peer, assert_line};
 use crate::world::{Authority, Files, client};
 
 #[test]
@@ -15,12 +15,12 @@ fn a_revoked_token_is_refused_on_open_connections() {
     let world = files.start(|_| {});
     world.create("t");
     let mut writer = world.plain();
-    is(&writer.hello(token.expose()), "_notice_hello");
-    is(&writer.put("t", "1"), "_notice_committed");
+    assert_line(&writer.hello(token.expose()), "_notice_hello");
+    assert_line(&writer.put("t", "1"), "_notice_committed");
     let mut listener = world.plain();
-    is(&listener.hello(token.expose()), "_notice_hello");
+    assert_line(&listener.hello(token.expose()), "_notice_hello");
     listener.send(b":_tag\tl\n\n:_topic\tt\n:_after\ttail\n:_follow\t1\n:_bytes\t9999\n:_records\t99\n_request_listen\n|\n");
-    is(&listener.read().unwrap(), "_notice_listen");
+    assert_line(&listener.read().unwrap(), "_notice_listen");
 
     let path = world.files.path("identities.toml");
     let file = IdentitiesFile::read(&path).unwrap();
@@ -29,8 +29,8 @@ fn a_revoked_token_is_refused_on_open_connections() {
         .write()
         .unwrap();
     world.server.reload().unwrap();
-    is(&writer.put("t", "2"), "_error_unauthenticated");
-    // A record that the listener must not receive any more.
+    assert_line(&writer.put("t", "2"), "_error_unauthenticated");
+    // A record that the listener must not receive.
     world.create("u");
     let put = weir_core::Operation::Put {
         key: &[],
@@ -42,8 +42,8 @@ fn a_revoked_token_is_refused_on_open_connections() {
     while let Some(answer) = listener.read() {
         answers += &answer;
     }
-    is(&answers, "_failure_draining");
-    is(&answers, "_error_unauthenticated");
+    assert_line(&answers, "_failure_draining");
+    assert_line(&answers, "_error_unauthenticated");
     assert!(!answers.contains("secret"), "{answers}");
 }
 
@@ -65,8 +65,8 @@ fn an_invalid_file_changes_nothing_and_is_reported() {
     assert!(error.contains("server.pem"), "{error}");
     world.audited(&["\"failed\"", "reload", "server.pem"]);
     let mut peer = world.secure();
-    is(&peer.hello(token.expose()), "_notice_hello");
-    is(&peer.ask("_request_status"), "_data_status");
+    assert_line(&peer.hello(token.expose()), "_notice_hello");
+    assert_line(&peer.ask("_request_status"), "_data_status");
 
     world
         .files
@@ -79,13 +79,13 @@ fn an_invalid_file_changes_nothing_and_is_reported() {
         error.contains("identities.toml:1: unknown field"),
         "{error}"
     );
-    is(&world.secure().hello(token.expose()), "_notice_hello");
+    assert_line(&world.secure().hello(token.expose()), "_notice_hello");
 
     world
         .files
         .write("identities.toml", &good.replace("all **", "read **"));
     world.server.reload().unwrap();
-    is(&peer.ask("_request_status"), "_error_forbidden");
+    assert_line(&peer.ask("_request_status"), "_error_forbidden");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_changed_file_is_detected() {
     let world = files.start(|_| {});
     let token = world.files.token("later", &["all **"]);
     world.audited(&["\"allowed\"", "reload"]);
-    is(&world.plain().hello(token.expose()), "_notice_hello");
+    assert_line(&world.plain().hello(token.expose()), "_notice_hello");
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn certificates_change_under_load_without_breaking_connections() {
             let (end, written) = (Arc::clone(&end), Arc::clone(&written));
             let mut peer = world.secure();
             std::thread::spawn(move || {
-                is(&peer.hello(""), "_notice_hello");
+                assert_line(&peer.hello(""), "_notice_hello");
                 while !end.load(Ordering::Relaxed) {
-                    is(&peer.put("t", "x"), "_notice_committed");
+                    assert_line(&peer.put("t", "x"), "_notice_committed");
                     written.fetch_add(1, Ordering::Relaxed);
                 }
             })
@@ -134,7 +134,7 @@ fn certificates_change_under_load_without_breaking_connections() {
         // The new certificate is served at once, and the old one no longer.
         let config = client(&[&authority.pem], None);
         let mut peer = Peer::secure(world.native, "localhost", config).unwrap();
-        is(&peer.hello(""), "_notice_hello");
+        assert_line(&peer.hello(""), "_notice_hello");
         let old = client(&[&world.files.authority.pem], None);
         assert!(Peer::secure(world.native, "localhost", old).is_err());
         progress(written.load(Ordering::Relaxed));
@@ -148,6 +148,6 @@ fn certificates_change_under_load_without_breaking_connections() {
     assert_eq!(
         world.values("t").len() as u64,
         count + 1,
-        "CREATE and every answered one"
+        "CREATE and every acknowledged put"
     );
 }

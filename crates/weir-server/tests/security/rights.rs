@@ -4,34 +4,34 @@ use weir_core::{GroupStep, Intention, Operation};
 use weir_server::Rate;
 use weir_server::security::{IdentitiesFile, Token, now_ms};
 
-use crate::peer::is;
+use crate::peer::assert_line;
 use crate::world::Files;
 
 #[test]
 fn without_identities_a_local_client_has_all_rights() {
     let world = Files::new().start(|_| {});
     let mut peer = world.plain();
-    is(&peer.hello(""), "_notice_hello");
-    is(
+    assert_line(&peer.hello(""), "_notice_hello");
+    assert_line(
         &peer.ask(":_topic\tt\n_request_create"),
         "_notice_committed",
     );
-    is(&peer.put("t", "1"), "_notice_committed");
-    is(&peer.ask("_request_status"), "_data_status");
+    assert_line(&peer.put("t", "1"), "_notice_committed");
+    assert_line(&peer.ask("_request_status"), "_data_status");
     // A server without identities ignores a token.
     let token = Token::random().unwrap();
-    is(&world.plain().hello(token.expose()), "_notice_hello");
+    assert_line(&world.plain().hello(token.expose()), "_notice_hello");
 }
 
 #[test]
 fn a_client_without_a_valid_token_is_refused() {
     let files = Files::new();
     let good = files.token("good", &["all **"]);
-    let ended = files.token_until("ended", &["all **"], Some(now_ms() - 1));
-    let gone = files.token("gone", &["all **"]);
+    let expired = files.token_until("expired", &["all **"], Some(now_ms() - 1));
+    let removed = files.token("removed", &["all **"]);
     let path = files.path("identities.toml");
     let file = IdentitiesFile::read(&path).unwrap();
-    file.without_token(gone.id(), now_ms())
+    file.without_token(removed.id(), now_ms())
         .unwrap()
         .write()
         .unwrap();
@@ -39,27 +39,27 @@ fn a_client_without_a_valid_token_is_refused() {
     let mut wrong = good.expose().to_owned();
     let last = if wrong.ends_with('0') { "1" } else { "0" };
     wrong.replace_range(77.., last);
-    let tries = [
+    let invalid = [
         String::new(),
         "x".to_owned(),
         wrong,
-        ended.expose().to_owned(),
-        gone.expose().to_owned(),
+        expired.expose().to_owned(),
+        removed.expose().to_owned(),
         Token::random().unwrap().expose().to_owned(),
         "z".repeat(4_000),
     ];
     let mut answers = Vec::new();
-    for shown in &tries {
+    for token in &invalid {
         let mut peer = world.plain();
-        let answer = peer.hello(shown);
-        is(&answer, "_error_unauthenticated");
+        let answer = peer.hello(token);
+        assert_line(&answer, "_error_unauthenticated");
         assert_eq!(peer.read(), None, "the connection has ended");
         answers.push(answer);
     }
     answers.dedup();
-    assert_eq!(answers.len(), 1, "no answer says what was wrong");
-    is(&world.plain().hello(good.expose()), "_notice_hello");
-    world.audited(&["unauthenticated", gone.id()]);
+    assert_eq!(answers.len(), 1, "the response does not reveal the cause");
+    assert_line(&world.plain().hello(good.expose()), "_notice_hello");
+    world.audited(&["unauthenticated", removed.id()]);
 }
 
 #[test]
@@ -67,14 +67,14 @@ fn failed_attempts_delay_an_address_and_lock_no_principal_out() {
     let files = Files::new();
     let good = files.token("good", &["all **"]);
     let world = files.start(|_| {});
-    let mut paused = 0;
+    let mut delayed = 0;
     for _ in 0..15 {
         let answer = world.plain().hello(Token::random().unwrap().expose());
-        is(&answer, "_error_unauthenticated");
-        paused += usize::from(answer.contains(":_retry_ms\t"));
+        assert_line(&answer, "_error_unauthenticated");
+        delayed += usize::from(answer.contains(":_retry_ms\t"));
     }
-    assert_eq!(paused, 5, "ten are free");
-    is(&world.plain().hello(good.expose()), "_notice_hello");
+    assert_eq!(delayed, 5, "the first ten attempts are not delayed");
+    assert_line(&world.plain().hello(good.expose()), "_notice_hello");
 }
 
 /// Every operation of the port, with every right but its own, and with it.
@@ -128,13 +128,13 @@ fn each_operation_needs_its_right_on_its_topic() {
     for ((right, request, answer), (own, other, elsewhere)) in table.iter().zip(&tokens) {
         let ask = |token: &Token| {
             let mut peer = world.plain();
-            is(&peer.hello(token.expose()), "_notice_hello");
+            assert_line(&peer.hello(token.expose()), "_notice_hello");
             peer.ask(request)
         };
-        is(&ask(other), "_error_forbidden");
+        assert_line(&ask(other), "_error_forbidden");
         world.audited(&["\"denied\"", right, &format!("not-{right}")]);
         if *right != "admin" {
-            is(&ask(elsewhere), "_error_forbidden");
+            assert_line(&ask(elsewhere), "_error_forbidden");
         }
         let answered = ask(own);
         let found = answered.lines().any(|line| line == *answer);
@@ -152,7 +152,7 @@ fn lists_and_reads_show_only_readable_topics() {
         world.create(topic);
     }
     let mut peer = world.plain();
-    is(&peer.hello(token.expose()), "_notice_hello");
+    assert_line(&peer.hello(token.expose()), "_notice_hello");
     let list = peer.ask("_request_topics");
     assert!(
         list.contains("mine.a ") && list.contains("mine.b "),
@@ -165,23 +165,23 @@ fn lists_and_reads_show_only_readable_topics() {
     let all = world.files.token("all", &["all **", "all .weir.**"]);
     world.server.reload().unwrap();
     let mut peer = world.plain();
-    is(&peer.hello(all.expose()), "_notice_hello");
+    assert_line(&peer.hello(all.expose()), "_notice_hello");
     world.audited(&["reload"]);
-    is(&peer.list(".weir.audit"), "_data_topics");
+    assert_line(&peer.list(".weir.audit"), "_data_topics");
     let refused = peer.put(".weir.audit", "forged");
-    is(&refused, "_error_name_bad");
+    assert_line(&refused, "_error_name_bad");
     let own = world.files.token("plain", &["all **"]);
     world.server.reload().unwrap();
     let mut peer = world.plain();
-    is(&peer.hello(own.expose()), "_notice_hello");
-    is(&peer.list(".weir.audit"), "_error_forbidden");
+    assert_line(&peer.hello(own.expose()), "_notice_hello");
+    assert_line(&peer.list(".weir.audit"), "_error_forbidden");
 }
 
 #[test]
 fn requests_over_the_rate_are_refused_with_a_time_to_retry() {
     let files = Files::new();
-    let greedy = files.token("greedy", &["all **"]);
-    let modest = files.token("modest", &["all **"]);
+    let overloading = files.token("overloading", &["all **"]);
+    let other = files.token("other", &["all **"]);
     let world = files.start(|config| {
         config.rate_bytes = Rate::Units(1_000);
         config.rate_requests = Rate::Off;
@@ -189,18 +189,18 @@ fn requests_over_the_rate_are_refused_with_a_time_to_retry() {
     });
     world.create("t");
     let mut peer = world.plain();
-    is(&peer.hello(greedy.expose()), "_notice_hello");
+    assert_line(&peer.hello(overloading.expose()), "_notice_hello");
     let large = "x".repeat(50_000);
-    is(&peer.put("t", &large), "_notice_committed");
+    assert_line(&peer.put("t", &large), "_notice_committed");
     let refused = peer.put("t", "y");
-    is(&refused, "_failure_rate");
+    assert_line(&refused, "_failure_rate");
     let pause = refused.split(":_retry_ms\t").nth(1).unwrap();
     let pause: u64 = pause.lines().next().unwrap().parse().unwrap();
     assert!((45_000..=51_000).contains(&pause), "{pause}");
     // The address has a debt too, so another token does not help.
     let mut peer = world.plain();
-    is(&peer.hello(modest.expose()), "_notice_hello");
-    is(&peer.put("t", "y"), "_failure_rate");
+    assert_line(&peer.hello(other.expose()), "_notice_hello");
+    assert_line(&peer.put("t", "y"), "_failure_rate");
     assert_eq!(world.values("t").len(), 2, "CREATE and one record");
 }
 
@@ -210,15 +210,15 @@ fn a_group_writes_dead_letters_only_with_the_rights_of_its_creator() {
     let files = Files::new();
     let tokens = [
         files.token("worker", &["group,read jobs"]),
-        files.token("maker", &["group,read jobs", "create,put jobs.dead"]),
-        files.token("half", &["group,read jobs", "put jobs.dead"]),
+        files.token("creator", &["group,read jobs", "create,put jobs.dead"]),
+        files.token("partial", &["group,read jobs", "put jobs.dead"]),
         files.token("reader", &["read jobs"]),
     ];
     let ids = tokens.each_ref().map(|token| token.id().to_owned());
     let world = files.start(|_| {});
     world.create("jobs");
     let url = format!("weir://{}", world.native);
-    let [worker, maker, half, reader] = tokens.map(|token| {
+    let [worker, creator, partial, reader] = tokens.map(|token| {
         let mut options = weir::ConnectOptions::default();
         options.token = Some(token.expose().to_owned());
         let weir = weir::Weir::connect_with(&url, &options).unwrap();
@@ -237,14 +237,14 @@ fn a_group_writes_dead_letters_only_with_the_rights_of_its_creator() {
     assert_eq!(code(reader.groups().unwrap_err()), forbidden);
     setup.attempts_max = 1;
     setup.dead_letters = "jobs.dead";
-    for without in [&worker, &half] {
-        let denied = without.group_with("deadly", &setup).unwrap_err();
+    for without in [&worker, &partial] {
+        let denied = without.group_with("limited", &setup).unwrap_err();
         assert_eq!(code(denied), forbidden);
     }
     world.audited(&["\"denied\"", "create", "jobs.dead"]);
-    assert!(worker.group_info("deadly").unwrap().is_none());
-    drop(maker.group_with("deadly", &setup).unwrap());
-    // A member may then make dead letters.
+    assert!(worker.group_info("limited").unwrap().is_none());
+    drop(creator.group_with("limited", &setup).unwrap());
+    // A member without rights on the dead letter topic can then cause dead letters.
     let now = std::time::Duration::ZERO;
     let put = Intention::new(
         "jobs",
@@ -254,16 +254,16 @@ fn a_group_writes_dead_letters_only_with_the_rights_of_its_creator() {
         },
     );
     world.store.propose(&[put]).unwrap().wait().unwrap();
-    let mut deadly = worker.group_with("deadly", &setup).unwrap().member("m");
-    let works = deadly.claim(1, now).unwrap();
+    let mut limited = worker.group_with("limited", &setup).unwrap().member("m");
+    let works = limited.claim(1, now).unwrap();
     assert_eq!(works.len(), 1);
-    assert_eq!(deadly.nack(&works, now, "no").unwrap(), []);
-    assert!(deadly.claim(1, now).unwrap().is_empty());
-    assert_eq!(deadly.info().unwrap().dead_lettered, 1);
-    assert_eq!(world.values("jobs.dead").len(), 3, "CREATE, why, record");
+    assert_eq!(limited.nack(&works, now, "no").unwrap(), []);
+    assert!(limited.claim(1, now).unwrap().is_empty());
+    assert_eq!(limited.info().unwrap().dead_lettered, 1);
+    assert_eq!(world.values("jobs.dead").len(), 3, "CREATE, reason, record");
     // The token is revoked while a claim waits.
     assert_eq!(plain.claim(1, now).unwrap().len(), 1);
-    let waiting = std::thread::spawn(move || plain.claim(1, crate::world::PATIENCE));
+    let waiting = std::thread::spawn(move || plain.claim(1, crate::world::TEST_TIMEOUT));
     let path = world.files.path("identities.toml");
     let mut file = IdentitiesFile::read(&path).unwrap();
     for id in ids {
@@ -272,8 +272,11 @@ fn a_group_writes_dead_letters_only_with_the_rights_of_its_creator() {
     file.write().unwrap();
     world.server.reload().unwrap();
     let denied = code(waiting.join().unwrap().unwrap_err());
-    let gone = weir::ErrorCode::Unauthenticated;
-    assert!(denied == gone || denied == forbidden, "{denied:?}");
+    let unauthenticated = weir::ErrorCode::Unauthenticated;
+    assert!(
+        denied == unauthenticated || denied == forbidden,
+        "{denied:?}"
+    );
 }
 
 /// Operations that clients may not propose.

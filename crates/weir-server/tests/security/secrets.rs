@@ -8,21 +8,21 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use weir_server::security::Token;
 
-use crate::peer::is;
-use crate::world::{Files, holds};
+use crate::peer::assert_line;
+use crate::world::{Files, files_containing};
 
 /// All log events of the process, at every level.
 #[derive(Clone, Default)]
-struct Everything(Arc<Mutex<String>>);
+struct CollectedLog(Arc<Mutex<String>>);
 
-impl Visit for Everything {
+impl Visit for CollectedLog {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let mut text = self.0.lock().unwrap();
         writeln!(text, "{field}={value:?}").unwrap();
     }
 }
 
-impl Subscriber for Everything {
+impl Subscriber for CollectedLog {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -43,7 +43,7 @@ impl Subscriber for Everything {
 
 #[test]
 fn a_token_is_in_no_log_record_file_or_response() {
-    let log = Everything::default();
+    let log = CollectedLog::default();
     // A process has one subscriber, and only this test sets it.
     tracing::subscriber::set_global_default(log.clone()).unwrap();
     let files = Files::new();
@@ -79,14 +79,14 @@ fn a_token_is_in_no_log_record_file_or_response() {
     write!(answers, "{error} {error:?} {:?}", world.server).unwrap();
     world.files.write("identities.toml", &text);
     world.audited(&["\"failed\"", "identities.toml"]);
-    is(&answers, "_notice_committed");
-    is(&answers, "_error_forbidden");
-    is(&answers, "_error_unauthenticated");
+    assert_line(&answers, "_notice_committed");
+    assert_line(&answers, "_error_forbidden");
+    assert_line(&answers, "_error_unauthenticated");
 
     let logged = log.0.lock().unwrap().clone();
     assert!(
         logged.contains("identities.toml:"),
-        "the log is looked at: {logged}"
+        "the log has the error of the reload: {logged}"
     );
     let key = std::fs::read_to_string(world.files.path("server.key")).unwrap();
     let key = key.lines().nth(1).unwrap().to_owned();
@@ -96,12 +96,12 @@ fn a_token_is_in_no_log_record_file_or_response() {
             assert!(!text.contains(secret), "a token is in the {place}");
             assert!(!text.contains(&key), "a key is in the {place}");
         }
-        let found = holds(world.files.folder.path(), secret.as_bytes());
+        let found = files_containing(world.files.folder.path(), secret.as_bytes());
         assert!(found.is_empty(), "a token is in {found:?}");
     }
     assert_eq!(
-        holds(world.files.folder.path(), key.as_bytes()).len(),
+        files_containing(world.files.folder.path(), key.as_bytes()).len(),
         1,
-        "the key's own file"
+        "only the file of the key"
     );
 }

@@ -7,17 +7,17 @@ use weir::Weir;
 use weir_core::{ClientId, Intention, Operation};
 use weir_server::security::Token;
 
-use crate::peer::{Peer, is};
-use crate::world::{Files, PATIENCE, World, loopback};
+use crate::peer::{Peer, assert_line};
+use crate::world::{Files, TEST_TIMEOUT, World, loopback};
 
 const CLIENT: &str = "11111111111111111111111111111111";
 
 /// Sends HELLO for a session.
-fn hello(world: &World, token: &Token, client: &str, more: &str) -> (Peer, String) {
+fn hello(world: &World, token: &Token, client: &str, variables: &str) -> (Peer, String) {
     let mut peer = world.plain();
     let token = token.expose();
     let answer = peer.ask(&format!(
-        ":_token\t{token}\n:_client\t{client}\n{more}_request_hello"
+        ":_token\t{token}\n:_client\t{client}\n{variables}_request_hello"
     ));
     (peer, answer)
 }
@@ -40,7 +40,7 @@ fn field(answer: &str, name: &str) -> Option<String> {
 fn ask(world: &World, line: &str, fields: &[String], body: &str) -> String {
     let address = world.http.unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let fields: Vec<String> = fields.iter().map(|field| format!("{field}\r\n")).collect();
     let (fields, length) = (fields.concat(), body.len());
     let request = format!(
@@ -67,22 +67,22 @@ fn a_client_id_gives_no_access_to_the_session_of_another_principal() {
     let [a, b] = ["a", "b"].map(|name| files.token(name, &["all **"]));
     let world = files.start(|_| {});
     world.create("t");
-    let (mut of_a, opened) = hello(&world, &a, CLIENT, "");
-    is(&opened, "_notice_hello");
-    let (mut of_b, opened) = hello(&world, &b, CLIENT, "");
+    let (mut peer_of_a, opened) = hello(&world, &a, CLIENT, "");
+    assert_line(&opened, "_notice_hello");
+    let (mut peer_of_b, opened) = hello(&world, &b, CLIENT, "");
     // Neither connection ends the session of the other or sees its nonces.
-    is(&opened, "_notice_hello");
+    assert_line(&opened, "_notice_hello");
     assert_eq!(variable(&opened, "_next"), Some("1"));
-    let first = of_b.put("t", "of b");
+    let first = peer_of_b.put("t", "of b");
     assert!(first.contains("\n1 1 VALID 0 "), "{first}");
-    let first = of_a.put("t", "of a");
+    let first = peer_of_a.put("t", "of a");
     assert!(first.contains("\n1 1 VALID 0 "), "{first}");
-    drop(of_a);
+    drop(peer_of_a);
     // A principal that resumes gets the outcome of its own write.
     let (mut again, opened) = hello(&world, &a, CLIENT, ":_resume\t1\n");
     assert_eq!(variable(&opened, "_next"), Some("2"), "{opened}");
-    let kept = again.read().expect("the answer that is kept");
-    assert!(kept.contains("\n1 1 VALID* 0 "), "{kept}");
+    let stored = again.read().expect("the stored outcome");
+    assert!(stored.contains("\n1 1 VALID* 0 "), "{stored}");
     assert_eq!(world.values("t")[1..], ["of b", "of a"]);
 }
 
@@ -94,7 +94,7 @@ fn a_principal_keeps_its_sessions_over_both_ports_and_tokens() {
     let world = files.start(|config| config.http = Some(loopback()));
     world.create("t");
     let (mut native, opened) = hello(&world, &old, CLIENT, "");
-    is(&native.put("t", "1"), "_notice_committed");
+    assert_line(&native.put("t", "1"), "_notice_committed");
     let answer = put(&world, &new, CLIENT, 2, "2");
     assert!(answer.starts_with("http/1.1 201 "), "{answer}");
     let again = put(&world, &old, CLIENT, 2, "2");
@@ -123,11 +123,11 @@ fn a_session_from_before_the_identities_is_not_executed_again() {
     });
     world.create("t");
     let mut peer = world.plain();
-    is(
+    assert_line(
         &peer.ask(&format!(":_client\t{CLIENT}\n_request_hello")),
         "_notice_hello",
     );
-    is(&peer.put("t", "1"), "_notice_committed");
+    assert_line(&peer.put("t", "1"), "_notice_committed");
     drop(peer);
     let World {
         server,
@@ -140,14 +140,14 @@ fn a_session_from_before_the_identities_is_not_executed_again() {
     let a = files.token("a", &["all **"]);
     let world = files.serve(store, |config| config.http = Some(loopback()));
     let (_, refused) = hello(&world, &a, CLIENT, ":_resume\t1\n");
-    is(&refused, "_error_session_expired");
+    assert_line(&refused, "_error_session_expired");
     let answer = put(&world, &a, CLIENT, 1, "1");
     assert!(answer.starts_with("http/1.1 410 "), "{answer}");
     assert_eq!(world.values("t").len(), 2);
     // Without writes in flight, the client continues with a new session.
     let (mut peer, opened) = hello(&world, &a, CLIENT, "");
     assert_eq!(variable(&opened, "_next"), Some("1"));
-    is(&peer.put("t", "2"), "_notice_committed");
+    assert_line(&peer.put("t", "2"), "_notice_committed");
     assert_eq!(world.store.last_nonce(ClientId([0x11; 16])), 1);
 }
 
@@ -159,12 +159,12 @@ fn the_unix_socket_uses_the_sessions_without_a_principal() {
     let world = files.start(|config| config.socket = Some(socket.clone()));
     world.create("t");
     let client = ClientId([0x11; 16]);
-    let near = Weir::connect(&format!("unix:{}", socket.display())).unwrap();
+    let local = Weir::connect(&format!("unix:{}", socket.display())).unwrap();
     let put = Operation::Put {
         key: b"",
         value: b"1",
     };
-    let mut session = near.session(client);
+    let mut session = local.session(client);
     session.execute(&[Intention::new("t", put)]).unwrap();
     assert_eq!(world.store.last_nonce(client), 1);
 }
@@ -179,9 +179,9 @@ fn the_number_of_sessions_per_principal_is_limited() {
     });
     world.create("t");
     let id = |n: u8| format!("{n:032x}");
-    // A session without a write occupies no place in the store.
+    // A session without a write is not counted.
     let (_, opened) = hello(&world, &a, &id(9), "");
-    is(&opened, "_notice_hello");
+    assert_line(&opened, "_notice_hello");
     for n in 1..=2 {
         let answer = put(&world, &a, &id(n), 1, "x");
         assert!(answer.starts_with("http/1.1 201 "), "{answer}");
@@ -190,7 +190,7 @@ fn the_number_of_sessions_per_principal_is_limited() {
     assert!(full.starts_with("http/1.1 503 "), "{full}");
     assert!(field(&full, "retry-after").is_some(), "{full}");
     let (_, full) = hello(&world, &a, &id(4), "");
-    is(&full, "_failure_busy");
+    assert_line(&full, "_failure_busy");
     assert!(variable(&full, "_retry_ms").is_some(), "{full}");
     // A batch with an idempotency key also needs a session.
     let fields = [

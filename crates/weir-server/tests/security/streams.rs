@@ -5,11 +5,11 @@ use std::net::TcpStream;
 
 use weir_server::security::Token;
 
-use crate::world::{Files, PATIENCE, World, loopback};
+use crate::world::{Files, TEST_TIMEOUT, World, loopback};
 
 fn ask(world: &World, token: &Token, line: &str, fields: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(world.http.unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let length = body.len();
     let token = token.expose();
     let request = format!(
@@ -26,7 +26,7 @@ fn ask(world: &World, token: &Token, line: &str, fields: &str, body: &str) -> (u
 fn a_stream_has_the_rights_of_its_topic() {
     let files = Files::new();
     let all = files.token("owner", &["all **"]);
-    let maker = files.token("maker", &["create s.*", "read s.open"]);
+    let creator = files.token("creator", &["create s.*", "read s.open"]);
     let writer = files.token("writer", &["put s.open"]);
     let reader = files.token("reader", &["read s.open"]);
     let world = files.start(|config| config.http = Some(loopback()));
@@ -37,21 +37,21 @@ fn a_stream_has_the_rights_of_its_topic() {
     assert_eq!(status(&all, "PUT /ds/s/open", "", "x"), 201);
     assert_eq!(status(&all, "PUT /ds/s/secret", "", "x"), 201);
     // Creating, appending and destroying need different rights.
-    assert_eq!(status(&maker, "PUT /ds/s/new", "", ""), 201);
-    assert_eq!(status(&maker, "PUT /ds/s/full", "", "x"), 403);
-    assert_eq!(status(&maker, "PUT /ds/s/full", closed, ""), 403);
-    assert_eq!(status(&maker, "DELETE /ds/s/new", "", ""), 403);
-    assert_eq!(status(&maker, "PUT /ds/other", "", ""), 403);
+    assert_eq!(status(&creator, "PUT /ds/s/new", "", ""), 201);
+    assert_eq!(status(&creator, "PUT /ds/s/full", "", "x"), 403);
+    assert_eq!(status(&creator, "PUT /ds/s/full", closed, ""), 403);
+    assert_eq!(status(&creator, "DELETE /ds/s/new", "", ""), 403);
+    assert_eq!(status(&creator, "PUT /ds/other", "", ""), 403);
     // A fork reads its source, so it needs the right to read it.
     let fork = |name: &str| format!("Stream-Forked-From: /ds/s/{name}\r\n");
-    assert_eq!(status(&maker, "PUT /ds/s/f1", &fork("open"), ""), 201);
-    let (code, answer) = ask(&world, &maker, "PUT /ds/s/f2", &fork("secret"), "");
+    assert_eq!(status(&creator, "PUT /ds/s/f1", &fork("open"), ""), 201);
+    let (code, answer) = ask(&world, &creator, "PUT /ds/s/f2", &fork("secret"), "");
     assert_eq!(code, 403);
     assert!(answer.contains("\"topic\":\"s.secret\""), "{answer}");
     assert_eq!(
-        status(&maker, "PUT /ds/s/f2", &fork("missing"), ""),
+        status(&creator, "PUT /ds/s/f2", &fork("missing"), ""),
         403,
-        "nor whether it is"
+        "the response does not reveal whether the source exists"
     );
     // Append and read.
     assert_eq!(status(&writer, "POST /ds/s/open", "", "y"), 204);
@@ -67,7 +67,7 @@ fn a_stream_has_the_rights_of_its_topic() {
         answer.contains("x-content-type-options: nosniff"),
         "{answer}"
     );
-    world.audited(&["\"denied\"", "\"read\"", "s.secret", "maker"]);
+    world.audited(&["\"denied\"", "\"read\"", "s.secret", "creator"]);
 }
 
 #[test]

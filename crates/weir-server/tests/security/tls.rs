@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustls::version::{TLS12, TLS13};
 use weir_server::security::ClientCertificates;
 
-use crate::peer::{Peer, is};
-use crate::world::{Authority, Files, PATIENCE, client, loopback};
+use crate::peer::{Peer, assert_line};
+use crate::world::{Authority, Files, TEST_TIMEOUT, client, loopback};
 
 fn files() -> Files {
     let files = Files::new();
@@ -20,9 +20,9 @@ fn files() -> Files {
 fn a_client_that_trusts_the_authority_is_served() {
     let world = files().start(|_| {});
     let mut peer = world.secure();
-    is(&peer.hello(""), "_notice_hello");
+    assert_line(&peer.hello(""), "_notice_hello");
     world.create("t");
-    is(&peer.put("t", "over tls"), "_notice_committed");
+    assert_line(&peer.put("t", "over tls"), "_notice_committed");
     assert!(world.values("t").contains(&"over tls".to_owned()));
 }
 
@@ -37,7 +37,7 @@ fn a_client_rejects_another_authority_or_another_name() {
     let wrong = Peer::secure(world.native, "elsewhere.example", client(roots, None));
     let error = wrong.err().unwrap().to_string();
     assert!(error.contains("not valid for name"), "{error}");
-    is(&world.secure().hello(""), "_notice_hello");
+    assert_line(&world.secure().hello(""), "_notice_hello");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn plain_text_on_a_tls_port_is_refused_and_explained_over_http() {
     assert_eq!(peer.read(), None);
 
     let mut socket = TcpStream::connect(world.http.unwrap()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket
         .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
@@ -76,25 +76,25 @@ fn from(address: [u8; 4], to: SocketAddr) -> TcpStream {
 /// served.
 #[test]
 fn a_stalled_handshake_delays_no_other_connection() {
-    const MANY: usize = 300;
+    const STALLED: usize = 300;
     let world = files().start(|config| {
         config.http = Some(loopback());
         // The limit on unauthenticated connections is tested in the abuse suite.
-        config.connections_unauthenticated_max = 2 * MANY;
+        config.connections_unauthenticated_max = 2 * STALLED;
     });
-    for (address, begins) in [([127, 0, 0, 1], false), ([127, 0, 0, 2], true)] {
-        let stuck: Vec<TcpStream> = (0..MANY)
+    for (address, sends_byte) in [([127, 0, 0, 1], false), ([127, 0, 0, 2], true)] {
+        let stalled: Vec<TcpStream> = (0..STALLED)
             .map(|_| from(address, world.http.unwrap()))
             .collect();
-        if begins {
-            for mut socket in &stuck {
+        if sends_byte {
+            for mut socket in &stalled {
                 socket.write_all(&[0x16]).unwrap();
             }
         }
-        is(&world.secure().hello(""), "_notice_hello");
-        for mut socket in &stuck {
-            let waits = socket.read(&mut [0]).unwrap_err();
-            assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+        assert_line(&world.secure().hello(""), "_notice_hello");
+        for mut socket in &stalled {
+            let error = socket.read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
         }
     }
 }
@@ -120,8 +120,8 @@ fn tls_1_2_is_used_only_if_enabled() {
     assert!(refused.is_err());
     let world = files().start(|config| config.tls12 = true);
     let mut peer = Peer::secure(world.native, "localhost", only_12(&world.files)).unwrap();
-    is(&peer.hello(""), "_notice_hello");
-    is(&world.secure().hello(""), "_notice_hello");
+    assert_line(&peer.hello(""), "_notice_hello");
+    assert_line(&world.secure().hello(""), "_notice_hello");
 }
 
 /// `clients` signs client certificates; it is not the authority of the server.
@@ -146,15 +146,15 @@ fn the_name_of_a_certificate_is_the_principal() {
     // Any name of the certificate may be the known identity.
     let own = clients.sign(&["desk.example", "loader.example"]);
     let mut peer = connect(Some(&own)).unwrap();
-    is(&peer.hello(""), "_notice_hello");
-    is(&peer.put("orders", "1"), "_notice_committed");
-    is(&peer.put("other", "1"), "_error_forbidden");
+    assert_line(&peer.hello(""), "_notice_hello");
+    assert_line(&peer.put("orders", "1"), "_notice_committed");
+    assert_line(&peer.put("other", "1"), "_error_forbidden");
     world.audited(&["\"denied\"", "\"put\"", "\"other\"", "loader.example"]);
     // A valid certificate of a client without rights.
     let unknown = clients.sign(&["guest.example"]);
     let mut peer = connect(Some(&unknown)).unwrap();
-    is(&peer.hello(""), "_notice_hello");
-    is(&peer.put("orders", "1"), "_error_forbidden");
+    assert_line(&peer.hello(""), "_notice_hello");
+    assert_line(&peer.put("orders", "1"), "_error_forbidden");
     world.audited(&["\"denied\"", "guest.example"]);
     // No certificate, one from another authority, and an expired one.
     assert!(connect(None).is_err());
@@ -169,16 +169,16 @@ fn a_token_replaces_an_optional_certificate() {
     let token = world.files.token("reader", &["read orders"]);
     world.server.reload().unwrap();
     let mut peer = world.secure();
-    is(&peer.hello(token.expose()), "_notice_hello");
-    is(&peer.list("orders"), "_data_topics");
-    is(&peer.put("orders", "1"), "_error_forbidden");
+    assert_line(&peer.hello(token.expose()), "_notice_hello");
+    assert_line(&peer.list("orders"), "_data_topics");
+    assert_line(&peer.put("orders", "1"), "_error_forbidden");
     // Without a certificate and a token, the client is not authenticated.
-    is(&world.secure().hello(""), "_error_unauthenticated");
+    assert_line(&world.secure().hello(""), "_error_unauthenticated");
     // With both, the token takes precedence.
     let own = clients.sign(&["loader.example"]);
     let roots = &[world.files.authority.pem.as_str()];
     let config = client(roots, Some((&own.0, &own.1)));
     let mut peer = Peer::secure(world.native, "localhost", config).unwrap();
-    is(&peer.hello(token.expose()), "_notice_hello");
-    is(&peer.put("orders", "1"), "_error_forbidden");
+    assert_line(&peer.hello(token.expose()), "_notice_hello");
+    assert_line(&peer.put("orders", "1"), "_error_forbidden");
 }

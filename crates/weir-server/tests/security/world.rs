@@ -18,7 +18,7 @@ use weir_store::{Durability, OpenOptions, Store};
 use crate::peer::Peer;
 
 /// Longest time that a test waits; then it fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A certificate authority.
 pub(crate) struct Authority {
@@ -84,10 +84,10 @@ impl Files {
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         // Renamed into place, as `weir` does, so that no reader sees a partial file.
-        let beside = self.path("beside");
-        std::fs::write(&beside, text).unwrap();
-        std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::fs::rename(&beside, &path).unwrap();
+        let temporary = self.path("temporary");
+        std::fs::write(&temporary, text).unwrap();
+        std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::rename(&temporary, &path).unwrap();
         path
     }
 
@@ -96,12 +96,19 @@ impl Files {
         self.token_until(name, rights, None)
     }
 
-    pub(crate) fn token_until(&self, name: &str, rights: &[&str], end: Option<u64>) -> Token {
+    pub(crate) fn token_until(
+        &self,
+        name: &str,
+        rights: &[&str],
+        expires_ms: Option<u64>,
+    ) -> Token {
         let token = Token::random().unwrap();
         let rights: Vec<String> = rights.iter().map(|right| (*right).to_owned()).collect();
         let path = self.path("identities.toml");
         let file = IdentitiesFile::read(&path).unwrap_or_else(|_| IdentitiesFile::empty(&path));
-        let file = file.with_token(&token, name, &rights, 1_000, end).unwrap();
+        let file = file
+            .with_token(&token, name, &rights, 1_000, expires_ms)
+            .unwrap();
         file.write().unwrap();
         token
     }
@@ -115,15 +122,15 @@ impl Files {
 
     /// Returns a configuration with the existing files.
     pub(crate) fn config(&self) -> ServerConfig {
-        let there = |name: &str| Some(self.path(name)).filter(|path| path.exists());
+        let existing = |name: &str| Some(self.path(name)).filter(|path| path.exists());
         let mut config = ServerConfig::default();
         config.http = None;
         config.native = Some(loopback());
         config.threads = 2;
-        config.identities = there("identities.toml");
-        config.tls_cert = there("server.pem");
-        config.tls_key = there("server.key");
-        config.tls_client_ca = there("clients.pem");
+        config.identities = existing("identities.toml");
+        config.tls_cert = existing("server.pem");
+        config.tls_key = existing("server.key");
+        config.tls_client_ca = existing("clients.pem");
         config
     }
 
@@ -195,7 +202,7 @@ impl World {
     /// Waits until the audit log has a record with all of these words.
     pub(crate) fn audited(&self, words: &[&str]) -> String {
         let topic = weir_server::security::AUDIT_TOPIC;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             let values = self.values(topic);
             let found = values
@@ -238,12 +245,12 @@ pub(crate) fn client(roots: &[&str], own: Option<(&str, &str)>) -> Arc<ClientCon
 }
 
 /// Returns the files of this folder that contain the text.
-pub(crate) fn holds(folder: &Path, needle: &[u8]) -> Vec<PathBuf> {
+pub(crate) fn files_containing(folder: &Path, needle: &[u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(holds(&path, needle));
+            found.extend(files_containing(&path, needle));
         } else {
             let bytes = std::fs::read(&path).unwrap();
             if bytes.windows(needle.len()).any(|window| window == needle) {

@@ -13,24 +13,24 @@ pub(crate) struct BlockedThread {
 }
 
 /// A waker that blocks until the other end of the channel is dropped.
-struct Hold {
-    held: SyncSender<()>,
+struct BlockingWaker {
+    blocked: SyncSender<()>,
     release: Mutex<Receiver<()>>,
 }
 
-impl Wake for Hold {
+impl Wake for BlockingWaker {
     fn wake(self: Arc<Self>) {
-        let _ = self.held.send(());
+        let _ = self.blocked.send(());
         let _ = self.release.lock().unwrap().recv();
     }
 }
 
 impl BlockedThread {
     pub(crate) fn new(store: &Store, topic: &str) -> Self {
-        let (held, holds) = sync_channel(1);
+        let (blocked, is_blocked) = sync_channel(1);
         let (release, released) = sync_channel(0);
-        let waker = Waker::from(Arc::new(Hold {
-            held,
+        let waker = Waker::from(Arc::new(BlockingWaker {
+            blocked,
             release: Mutex::new(released),
         }));
         loop {
@@ -43,7 +43,7 @@ impl BlockedThread {
             // In rare cases the write completes before it is polled.
             let context = &mut Context::from_waker(&waker);
             if proposal.as_mut().poll(context).is_pending() {
-                holds.recv().unwrap();
+                is_blocked.recv().unwrap();
                 return Self { _release: release };
             }
         }
