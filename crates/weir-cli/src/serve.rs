@@ -570,7 +570,7 @@ impl Signals {
         self.sleep();
         crate::allocator::release_memory();
         // Only if the server made progress since the last notification.
-        let beats = server.beats();
+        let beats = server.heartbeats();
         if self.beats.replace(beats) != beats && server.store_failure().is_none() {
             notify("WATCHDOG=1");
         }

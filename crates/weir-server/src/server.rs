@@ -30,7 +30,7 @@ use crate::{native, opening, service};
 const BACKLOG: u32 = 4096;
 
 /// Interval of the liveness check.
-const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for the last audit records when the server ends.
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -179,8 +179,8 @@ impl Server {
     /// reactor runs, the store accepts writes, and the store has applied an entry if work was
     /// waiting.
     #[must_use]
-    pub fn beats(&self) -> u64 {
-        self.shared.beats.load(Ordering::Relaxed)
+    pub fn heartbeats(&self) -> u64 {
+        self.shared.heartbeats.load(Ordering::Relaxed)
     }
 
     /// The error that stopped all writes to the store; `None` while it accepts writes. On an error,
@@ -457,7 +457,7 @@ async fn run(
     }
     let reload_task = tokio::spawn(reload_security(Arc::clone(&shared)));
     let audit_task = tokio::spawn(audit(Arc::clone(&shared)));
-    let beat_task = tokio::spawn(beat(Arc::clone(&shared)));
+    let heartbeat_task = tokio::spawn(count_heartbeats(Arc::clone(&shared)));
     let mut phase = shared.phase.subscribe();
     let drain_max = shared.config.drain;
     let deadline = async {
@@ -477,7 +477,7 @@ async fn run(
     // Waits until the ports are closed, so that a caller can bind them again at once.
     ports.shutdown().await;
     reload_task.abort();
-    beat_task.abort();
+    heartbeat_task.abort();
     if let Some(audit) = shared.security.audit() {
         audit.finish();
         // A store that does not respond must not block the shutdown.
@@ -486,7 +486,7 @@ async fn run(
 }
 
 /// Increments the liveness counter while the server makes progress.
-async fn beat(shared: Arc<Shared>) {
+async fn count_heartbeats(shared: Arc<Shared>) {
     let mut before = None;
     loop {
         let now = shared.store.stats().applied_index;
@@ -497,9 +497,9 @@ async fn beat(shared: Arc<Shared>) {
         // poisons the store.
         drop(tokio::task::spawn_blocking(move || store.check_directory()).await);
         if !is_stuck && !shared.store.is_poisoned() {
-            shared.beats.fetch_add(1, Ordering::Relaxed);
+            shared.heartbeats.fetch_add(1, Ordering::Relaxed);
         }
-        tokio::time::sleep(BEAT_INTERVAL).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL).await;
     }
 }
 

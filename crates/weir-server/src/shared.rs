@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     /// The sessions of principals.
     pub(crate) sessions: Arc<Sessions>,
     /// Liveness counter, which increases while the reactor runs and the store applies its work.
-    pub(crate) beats: AtomicU64,
+    pub(crate) heartbeats: AtomicU64,
     /// When the server started.
     pub(crate) started: Instant,
     /// Progress of the shutdown; each change wakes its subscribers.
@@ -82,7 +82,7 @@ impl Shared {
             connections: Arc::new(connections),
             descriptors,
             security: security.into(),
-            beats: AtomicU64::new(0),
+            heartbeats: AtomicU64::new(0),
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),
         })

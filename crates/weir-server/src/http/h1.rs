@@ -599,12 +599,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         if shut.is_err() || self.eof {
             return;
         }
-        let mut waste = BytesMut::with_capacity(INPUT_BYTES);
+        let mut discarded = BytesMut::with_capacity(INPUT_BYTES);
         loop {
-            waste.clear();
+            discarded.clear();
             let got = tokio::select! {
                 biased;
-                got = self.io.read_buf(&mut waste) => got,
+                got = self.io.read_buf(&mut discarded) => got,
                 () = self.watchdog.expired(until) => return,
             };
             if !matches!(got, Ok(1..)) {

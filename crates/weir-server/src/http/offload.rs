@@ -16,7 +16,7 @@ pub(crate) fn inline<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs work on a body of `bytes` bytes: inline up to `INLINE_WORK_BYTES`, otherwise on a thread
 /// that may block.
-pub(crate) async fn sized<T: Send + 'static>(
+pub(crate) async fn run_by_size<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -77,7 +77,7 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
     /// Serves a connection until it ends. Closes the connection if the client speaks HTTP/2.
     pub async fn serve(self: Arc<Self>, stream: TcpStream) {
         let phase = self.phase.subscribe();
-        h1::serve(stream, Bare(self), phase).await;
+        h1::serve(stream, StackResponder(self), phase).await;
     }
 
     fn reply(&self, head: &Head, body: &[u8]) -> Reply {
@@ -101,16 +101,16 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
 }
 
 /// The service of one connection.
-struct Bare<F>(Arc<Stack<F>>);
+struct StackResponder<F>(Arc<Stack<F>>);
 
-impl<F> Clone for Bare<F> {
+impl<F> Clone for StackResponder<F> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
 /// A response without a request, after which the connection closes.
-fn last(status: u16, body: &'static [u8]) -> Reply {
+fn closing_reply(status: u16, body: &'static [u8]) -> Reply {
     let mut reply = Reply::new(status);
     reply.add("content-type", "application/json");
     reply.body = Body::Bytes(bytes::Bytes::from_static(body));
@@ -118,7 +118,7 @@ fn last(status: u16, body: &'static [u8]) -> Reply {
     reply
 }
 
-impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare<F> {
+impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for StackResponder<F> {
     fn config(&self) -> &ServerConfig {
         &self.0.config
     }
@@ -130,15 +130,15 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare
     async fn call(&self, head: Head, input: Input<'_>, length: Option<u64>) -> Reply {
         let max = self.0.body_max;
         if length.is_some_and(|length| length > max as u64) {
-            return last(413, br#"{"error":"too large"}"#);
+            return closing_reply(413, br#"{"error":"too large"}"#);
         }
         match whole(input, max, &mut Reservation::unlimited()).await {
             Ok(body) => self.0.reply(&head, &body),
             Err(Problem {
                 kind: Kind::TooLarge,
                 ..
-            }) => last(413, br#"{"error":"too large"}"#),
-            Err(_) => last(400, br#"{"error":"bad request"}"#),
+            }) => closing_reply(413, br#"{"error":"too large"}"#),
+            Err(_) => closing_reply(400, br#"{"error":"bad request"}"#),
         }
     }
 
@@ -150,15 +150,15 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare
             HeadError::Coding => 501,
             HeadError::Version => 505,
         };
-        last(status, br#"{"error":"bad request"}"#)
+        closing_reply(status, br#"{"error":"bad request"}"#)
     }
 
     fn too_slow(&self) -> Reply {
-        last(408, br#"{"error":"too slow"}"#)
+        closing_reply(408, br#"{"error":"too slow"}"#)
     }
 
     fn refuse_with(&self, problem: Problem) -> Reply {
-        last(problem.kind.status(), br#"{"error":"bad request"}"#)
+        closing_reply(problem.kind.status(), br#"{"error":"bad request"}"#)
     }
 
     fn admission(&self) -> Option<&Admission> {

@@ -224,10 +224,10 @@ async fn run_whole(
         cloudevents::check_format(&call.head)?;
     }
     let (framing, whole) = (reader.framing, body.clone());
-    let mut cursor = offload::sized(body.len(), move || Cursor::new(framing, &whole)).await?;
+    let mut cursor = offload::run_by_size(body.len(), move || Cursor::new(framing, &whole)).await?;
     if let Some(conditions) = atomic {
         let (own, whole) = (reader.clone(), body.clone());
-        let items = offload::sized(body.len(), move || {
+        let items = offload::run_by_size(body.len(), move || {
             let mut items = Vec::new();
             while let Some(source) = cursor.next(&whole) {
                 if items.len() == TXN_OPS_MAX {
@@ -256,7 +256,7 @@ async fn run_whole(
     let mut failed = None;
     while failed.is_none() {
         let (own, whole) = (reader.clone(), body.clone());
-        let run = offload::sized(body.len(), move || Ok(gather(&own, &whole, cursor)));
+        let run = offload::run_by_size(body.len(), move || Ok(gather(&own, &whole, cursor)));
         let run = run.await?;
         for item in run.items {
             if let Err(problem) = writer.push(item).await {

@@ -43,7 +43,7 @@ pub(crate) async fn transaction(
             .raw("accept", b"[\"application/json\"]".to_vec()));
     }
     let whole = body.clone();
-    let (items, keys) = offload::sized(body.len(), move || read_transaction(&whole)).await?;
+    let (items, keys) = offload::run_by_size(body.len(), move || read_transaction(&whole)).await?;
     let mut expects = Conditions::read(&call.head, TagKind::Events)?.expects(None);
     for (key, conditions) in &keys {
         for condition in conditions {
