@@ -36,7 +36,7 @@
       (should (numberp (gethash "min_ns" row)))
       (should (gethash "column" row)))))
 
-(ert-deftest weir-bench-tests-answers-are-right ()
+(ert-deftest weir-bench-tests-answers-are-correct ()
   (weir--ensure)
   (should (= (weir--bench-next 41) 42))
   (should (= (weir--bench-take (make-string 20000 ?R)) 20000))
@@ -57,7 +57,7 @@
     (should-error (weir-lab--answer "load\t2\twork=string\tway=nobody"))
     (should-not (weir-lab--answer "quit"))))
 
-(ert-deftest weir-bench-tests-clients-of-http-agree ()
+(ert-deftest weir-bench-tests-http-clients-agree ()
   (weir--ensure)
   (let* ((server (weir-bench--server))
          (url (concat (car server) "/notes"))
@@ -89,7 +89,7 @@
       (weir-bench--close-socket)
       (delete-process (nth 2 server)))))
 
-(ert-deftest weir-bench-tests-every-bar-is-a-row ()
+(ert-deftest weir-bench-tests-bars-have-a-row-each ()
   (let* ((process-environment (append '("WEIR_BENCH_ISSUES=30" "WEIR_BENCH_ROUNDS=1"
                                         "WEIR_BENCH_MS=0")
                                       process-environment))

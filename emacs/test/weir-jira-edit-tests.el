@@ -111,7 +111,7 @@ Changes of the same issue may become one operation."
         (should-not (weir-jira-edit-tests-push site)))
       (should (= count 1)))))
 
-(ert-deftest weir-jira-edit-tests-the-edit-buffer ()
+(ert-deftest weir-jira-edit-tests-an-edit-buffer-changes-fields-and-text ()
   (weir-jira-tests-with url '("--issues" "10")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
       (let ((before (weir-jira-edit-tests-at-site url key 'priority 'name)))
@@ -147,7 +147,7 @@ Changes of the same issue may become one operation."
       (weir-jira-edit-abort)
       (should-not (weir-jira-edit-tests-ops site)))))
 
-(ert-deftest weir-jira-edit-tests-broken-and-huge-texts-are-shown ()
+(ert-deftest weir-jira-edit-tests-invalid-and-large-texts-are-shown ()
   (weir-jira-tests-with url '("--issues" "20")
     (let ((site (weir-jira-tests-pulled url))
           (documents
@@ -207,7 +207,7 @@ Changes of the same issue may become one operation."
         (url-request-data (encode-coding-string (json-serialize `((fields . ,fields))) 'utf-8)))
     (kill-buffer (url-retrieve-synchronously (concat url "/rest/api/3/issue/" key) t))))
 
-(ert-deftest weir-jira-edit-tests-a-pull-beside-an-edit-buffer-loses-no-change ()
+(ert-deftest weir-jira-edit-tests-a-pull-during-an-edit-loses-no-change ()
   (weir-jira-tests-with url '("--issues" "5")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
       (weir-jira-edit key)
@@ -224,7 +224,7 @@ Changes of the same issue may become one operation."
       (should (equal (plist-get (car (weir-jira-edit-tests-push site)) :state) "conflict"))
       (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Of a colleague")))))
 
-(ert-deftest weir-jira-edit-tests-a-refused-text-is-kept ()
+(ert-deftest weir-jira-edit-tests-a-rejected-text-stays-in-its-buffer ()
   (weir-jira-tests-with url '("--issues" "5")
     (pcase-let ((`(,site . ,_) (weir-jira-edit-tests-site url)))
       (weir-jira-comment)
@@ -336,7 +336,7 @@ Changes of the same issue may become one operation."
         (set-buffer (weir-jira--show site key))
         (should-not (weir-jira-edit-tests-asked t (weir-jira-comment)))
         (kill-buffer (window-buffer))
-        ;; A colleague changed the issue meanwhile: both texts are shown.
+        ;; Another user changed the issue meanwhile: both texts are shown.
         (weir-jira-edit-tests-elsewhere url key '((summary . "Of a colleague")))
         (should-not (weir-jira-tests-sync site))
         (set-buffer (weir-jira--show site key))
@@ -804,7 +804,7 @@ MINE is the local value, THEIRS is the value of another user."
         (should-not (string-match-p "Worklogs" (buffer-string)))
         (should (= (length (weir-jira-edit-tests-at-site url key 'worklog 'worklogs)) 0))))))
 
-(ert-deftest weir-jira-edit-tests-what-is-queued-survives-a-killed-emacs ()
+(ert-deftest weir-jira-edit-tests-queued-changes-survive-a-killed-emacs ()
   (weir-jira-tests-with url '("--issues" "5")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
       (let ((name (weir-jira--site-name site)))
@@ -883,14 +883,14 @@ FILTER gets its output.  Return the process; it ends when it is killed."
                                         (list ,key (format "mark%dx" number)) nil)
                      (lambda (status _) (when (eq status 'done) (message "mark%dx" number)))))))
           (weir-tests-until (lambda () (not (process-live-p child))))
-          (let* ((told (weir-jira-edit-tests-marks output))
-                 (again (weir-jira-edit-tests-reopen name))
-                 (held (weir-jira-edit-tests-marks
-                        (mapcar (lambda (op) (plist-get op :what))
-                                (weir-jira-edit-tests-ops again)))))
-            (should (>= (length told) least))
-            (should-not (cl-set-difference told held))
-            (should (equal held (delete-dups (copy-sequence held))))))))))
+          (let* ((reported (weir-jira-edit-tests-marks output))
+                 (reopened (weir-jira-edit-tests-reopen name))
+                 (queued (weir-jira-edit-tests-marks
+                          (mapcar (lambda (op) (plist-get op :what))
+                                  (weir-jira-edit-tests-ops reopened)))))
+            (should (>= (length reported) least))
+            (should-not (cl-set-difference reported queued))
+            (should (equal queued (delete-dups (copy-sequence queued))))))))))
 
 (ert-deftest weir-jira-edit-tests-emacs-is-killed-while-it-pushes ()
   (weir-jira-tests-with url '("--issues" "5" "--latency" "20")
@@ -910,18 +910,18 @@ FILTER gets its output.  Return the process; it ends when it is killed."
                  3)))
           (signal-process child 'SIGKILL)
           (weir-tests-until (lambda () (not (process-live-p child)))))
-        (let* ((again (weir-jira-edit-tests-reopen name))
+        (let* ((reopened (weir-jira-edit-tests-reopen name))
                ;; The outcome of the comment that was being sent may still be
                ;; unknown.
-               (left (weir-jira-edit-tests-push again))
-               (there (weir-jira-edit-tests-marks
-                       (weir-jira-edit-tests-at-site url key 'comment)))
+               (unsent (weir-jira-edit-tests-push reopened))
+               (at-site (weir-jira-edit-tests-marks
+                         (weir-jira-edit-tests-at-site url key 'comment)))
                (waiting (weir-jira-edit-tests-marks
-                         (mapcar (lambda (op) (plist-get op :what)) left))))
-          (should (equal there (delete-dups (copy-sequence there))))
-          (should (equal (sort (append there waiting) #'<) all)))))))
+                         (mapcar (lambda (op) (plist-get op :what)) unsent))))
+          (should (equal at-site (delete-dups (copy-sequence at-site))))
+          (should (equal (sort (append at-site waiting) #'<) all)))))))
 
-(ert-deftest weir-jira-edit-tests-a-clock-that-was-refused-is-not-noted ()
+(ert-deftest weir-jira-edit-tests-a-rejected-clock-is-not-recorded ()
   (weir-jira-tests-with url '("--issues" "5")
     (weir-jira-edit-tests-site url)
     (with-temp-buffer

@@ -23,7 +23,7 @@
           (replace-match (make-string (length text) ?#) t t))
         (write-region nil nil file nil 'silent)))))
 
-(ert-deftest weir-jira-module-tests-damage-names-the-directory ()
+(ert-deftest weir-jira-module-tests-the-error-for-damage-has-the-directory ()
   (let ((directory (make-temp-file "weir-damaged" t)))
     (unwind-protect
         (let ((store (weir-open directory)))
@@ -37,7 +37,7 @@
             (should (string-search (concat "weir repair NEW --at " directory) text))))
       (delete-directory directory t))))
 
-(ert-deftest weir-jira-module-tests-settings-that-cannot-be-read-are-not-missing ()
+(ert-deftest weir-jira-module-tests-unreadable-settings-are-reported ()
   (let ((weir-jira-directory (make-temp-file "weir-no-folder")))
     (unwind-protect
         (let ((text (cadr (should-error (weir-jira--names) :type 'weir-error))))
@@ -45,11 +45,11 @@
       (delete-file weir-jira-directory)))
   (should-not (let ((weir-jira-directory "/nonexistent/weir")) (weir-jira--names))))
 
-(ert-deftest weir-jira-module-tests-a-past-date-of-expiry-is-refused ()
+(ert-deftest weir-jira-module-tests-a-past-date-of-expiry-is-rejected ()
   (weir-jira-tests-with url '("--issues" "3")
     (dolist (case '(("2020-01-01" . "in the past") ("t0ken-at-the-wrong-place" . "not a date")))
       (let ((output (weir-jira-tests-output (lambda () (weir-jira-setup url "" nil (car case)))
-                                        (cdr case))))
+                                            (cdr case))))
         (should-not (cl-some (lambda (text) (string-search "t0ken" text)) output))))
     (should-not (weir-jira--names))))
 

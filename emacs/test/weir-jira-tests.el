@@ -188,7 +188,7 @@ Settings and replica are in a new directory."
       (with-current-buffer buffer
         (should-not (eq (plist-get weir-jira--site-answer :fresh) t))))))
 
-(ert-deftest weir-jira-tests-a-pull-brings-what-changed ()
+(ert-deftest weir-jira-tests-a-pull-shows-changes ()
   (weir-jira-tests-with url '("--issues" "12")
     (let* ((site (weir-jira-tests-pulled url))
            (key (progn (weir-jira-list "ORDER BY key ASC" site)
@@ -708,22 +708,22 @@ Check that the rows are those of a list that is filled anew."
                           (cl-some (lambda (text) (string-match-p pattern text)) output))))
     output))
 
-(ert-deftest weir-jira-tests-a-login-names-what-is-missing ()
+(ert-deftest weir-jira-tests-a-login-reports-missing-rights ()
   (weir-jira-tests-with url '("--issues" "3")
     (dolist (right '("ADD_COMMENTS" "DELETE_ISSUES"))
       (weir-jira-tests-post url "/_sim/deny" `((right . ,right))))
     (weir-jira-tests-output (lambda () (weir-jira-setup url ""))
-                          "missing rights: ADD_COMMENTS, DELETE_ISSUES$")
+                            "missing rights: ADD_COMMENTS, DELETE_ISSUES$")
     (weir-jira-tests-until-pulled)
     (weir-jira-close)
     ;; Without the right to read, no site is set up.
     (delete-directory weir-jira-directory t)
     (weir-jira-tests-post url "/_sim/deny" '((right . "BROWSE_PROJECTS")))
     (weir-jira-tests-output (lambda () (weir-jira-setup url ""))
-                          "BROWSE_PROJECTS is missing.*scope read:jira-work")
+                            "BROWSE_PROJECTS is missing.*scope read:jira-work")
     (should-not (weir-jira--names))))
 
-(ert-deftest weir-jira-tests-a-login-with-an-expired-token-says-where-it-is ()
+(ert-deftest weir-jira-tests-a-login-with-an-expired-token-reports-its-place ()
   (let ((file (make-temp-file "weir-token" nil nil "the-new-one"))
         (authinfo (make-temp-file "weir-authinfo")))
     (unwind-protect
@@ -735,14 +735,14 @@ Check that the rows are those of a list that is filled anew."
               (insert line "the-old-one\n"))
             (auth-source-forget-all-cached)
             (let ((output (weir-jira-tests-output
-                         (lambda () (weir-jira-setup url "me@example.com"))
-                         "refused the token.*auth-source has the token for me@example.com")))
+                           (lambda () (weir-jira-setup url "me@example.com"))
+                           "refused the token.*auth-source has the token for me@example.com")))
               (should-not (string-match-p "the-old-one" (string-join output))))
             ;; After the token was replaced there, the same command succeeds.
             (with-temp-file authinfo
               (insert line "the-new-one\n"))
             (weir-jira-tests-output (lambda () (weir-jira-setup url "me@example.com"))
-                                  "logged in")
+                                    "logged in")
             (weir-jira-tests-until-pulled)))
       (delete-file file)
       (delete-file authinfo))))
@@ -972,7 +972,7 @@ Check that the rows are those of a list that is filled anew."
             (should (= (weir-jira-tests-rows) 4)))
         (delete-process (car other))))))
 
-(ert-deftest weir-jira-tests-a-new-setup-of-an-open-site-counts ()
+(ert-deftest weir-jira-tests-a-new-setup-of-an-open-site-applies-at-once ()
   (weir-jira-tests-with url '("--issues" "20")
     (let ((site (weir-jira-tests-pulled url)))
       (should-not (weir-jira--about site :projects))
@@ -981,7 +981,7 @@ Check that the rows are those of a list that is filled anew."
       (should (eq (weir-jira-tests-until-pulled) site))
       (should (equal (weir-jira--about site :projects) '("AA"))))))
 
-(ert-deftest weir-jira-tests-a-large-removal-is-asked-for ()
+(ert-deftest weir-jira-tests-a-large-removal-needs-a-confirmation ()
   (weir-jira-tests-with url '("--issues" "20")
     (let* ((site (weir-jira-tests-pulled url))
            (handle (weir-jira--site-handle site))
@@ -1011,7 +1011,7 @@ Check that the rows are those of a list that is filled anew."
         (set-buffer (weir-jira--show site left))
         (should (string-match-p "synced" (eval (cadr header-line-format) t)))))))
 
-(ert-deftest weir-jira-tests-a-token-that-expires-is-warned-of ()
+(ert-deftest weir-jira-tests-an-expiring-token-causes-a-warning ()
   (dolist (case `((,(format-time-string "%F" (time-add nil (* 10 86400)) t)
                    . "expires in \\(9\\|10\\) days")
                   (,(format-time-string "%F" (time-add nil (* 30 86400)) t) . nil)))
@@ -1058,7 +1058,7 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
       (call-interactively function))
     (should-not answers)))
 
-(ert-deftest weir-jira-tests-a-new-token-is-kept-in-auth-source ()
+(ert-deftest weir-jira-tests-a-new-token-is-stored-in-auth-source ()
   (weir-jira-tests-with-token url authinfo
     (weir-jira-tests-typed #'weir-jira-setup
                            `("Address" . ,url) '("E-mail" . "me@example.com") '("Gateway" . "")
@@ -1113,7 +1113,7 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
                         (weir-jira--host url))))
       (should-not (weir-jira-tests-sync site)))))
 
-(ert-deftest weir-jira-tests-a-refused-token-is-not-stored ()
+(ert-deftest weir-jira-tests-a-rejected-token-is-not-stored ()
   (weir-jira-tests-with-token url authinfo
     (weir-jira-tests-output
      (lambda ()
@@ -1134,7 +1134,7 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
       (should (equal (nreverse proposed) (list url "me@example.com" nil "AA BB" nil))))
     (should-not (weir-jira--site-failure (weir-jira-tests-until-pulled)))))
 
-(ert-deftest weir-jira-tests-a-failed-pull-is-no-sync ()
+(ert-deftest weir-jira-tests-a-failed-pull-is-not-reported-as-a-sync ()
   (weir-jira-tests-with url '("--issues" "5")
     (let* ((site (weir-jira-tests-pulled url))
            (name (weir-jira--site-name site))

@@ -86,11 +86,11 @@
         (let* ((texinfo (expand-file-name "weir.texi" directory))
                (info (expand-file-name "weir.info" directory))
                (output (weir-package-tests-emacs
-                      directory
-                      `(progn
-                         (require 'ox-texinfo)
-                         (find-file ,(weir-package-tests-file "weir.org"))
-                         (org-export-to-file 'texinfo ,texinfo)))))
+                        directory
+                        `(progn
+                           (require 'ox-texinfo)
+                           (find-file ,(weir-package-tests-file "weir.org"))
+                           (org-export-to-file 'texinfo ,texinfo)))))
           (should (file-exists-p texinfo))
           (should-not (string-match-p "[Ee]rror" output))
           (with-temp-buffer
@@ -137,14 +137,14 @@
       (should (equal (call-process "tar" nil nil nil "-cf" archive name) 0)))
     archive))
 
-(ert-deftest weir-package-tests-the-packages-are-installed-in-a-bare-emacs ()
+(ert-deftest weir-package-tests-the-packages-are-installed-in-an-emacs-without-settings ()
   (let ((home (make-temp-file "weir-home" t)))
     (unwind-protect
         (let ((output (weir-package-tests-emacs
-                     home
-                     '(progn (require 'package) (package-initialize))
-                     `(package-install-file ,(weir-package-tests-build "weir" home))
-                     `(package-install-file ,(weir-package-tests-build "weir-jira" home)))))
+                       home
+                       '(progn (require 'package) (package-initialize))
+                       `(package-install-file ,(weir-package-tests-build "weir" home))
+                       `(package-install-file ,(weir-package-tests-build "weir-jira" home)))))
           ;; The package is compiled without a warning at its installation.
           (should-not (string-match-p "Warning\\|Error" output))
           (should (= (length (directory-files-recursively home "\\`weir[a-z-]*\\.elc\\'")) 7))

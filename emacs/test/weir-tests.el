@@ -57,7 +57,7 @@
     (should-not (weir-get store "t" "a"))
     (should (equal (mapcar (lambda (topic) (aref topic 0)) (weir-topics store)) '("t")))))
 
-(ert-deftest weir-tests-what-was-written-is-there-after-an-open ()
+(ert-deftest weir-tests-written-records-are-read-after-an-open ()
   (let ((directory (make-temp-file "weir-tests" t)))
     (unwind-protect
         (let ((store (weir-open directory)))
@@ -111,7 +111,7 @@
       (should (weir-stop follower))
       (should-not (weir-stop follower)))))
 
-(ert-deftest weir-tests-writes-survive-the-pipe ()
+(ert-deftest weir-tests-writes-survive-the-end-of-the-pipe ()
   (weir-tests-with store
     (weir-await (weir-create store "t"))
     (weir-put store "t" "k" "v" :callback #'ignore)
@@ -334,7 +334,7 @@
       (should (weir-get store "orders" "last"))
       (should (weir-close store)))))
 
-(ert-deftest weir-tests-a-connection-that-fails-tells-its-callback ()
+(ert-deftest weir-tests-a-failed-connection-calls-its-callback ()
   (let (seen)
     (weir--ensure)
     (weir-connect "weir://127.0.0.1:1" :callback (lambda (status value) (setq seen (cons status value))))
@@ -427,7 +427,7 @@
                        '(0 . "(0 0)closed")))
       (delete-directory directory t))))
 
-(ert-deftest weir-tests-an-unsupported-emacs-says-so ()
+(ert-deftest weir-tests-an-unsupported-emacs-is-reported ()
   (dolist (case '(((setq module-file-suffix nil) . "loads no modules; use Emacs 28\\.1")
                   ((setq emacs-version "27.2") . "This is Emacs 27\\.2; .* needs Emacs 28\\.1")))
     (let ((child (weir-tests-child (car case)
@@ -436,7 +436,7 @@
       (should (equal (car child) 0))
       (should (string-match-p (cdr case) (cdr child))))))
 
-(ert-deftest weir-tests-a-module-that-does-not-load-says-so ()
+(ert-deftest weir-tests-a-failed-load-of-the-module-is-reported ()
   (let ((file (make-temp-file "weir-module" nil ".so" "no module")))
     (unwind-protect
         (let ((output (cdr (weir-tests-child
@@ -451,7 +451,7 @@
                          (user-error (princ (cadr error))))))))
     (should (string-match-p "no weir-module\\.so in /nonexistent/, .*M-x weir-module-install" output))))
 
-(ert-deftest weir-tests-a-module-of-another-version-is-refused-each-time ()
+(ert-deftest weir-tests-a-module-of-another-version-is-rejected-each-time ()
   (should (equal (weir-tests-child
                   '(defconst weir-version "9.9.9")
                   '(dotimes (_ 2)
@@ -488,14 +488,14 @@
                                 (memq 'weir--at-exit kill-emacs-hook))))
                  '(0 . "(nil nil nil)"))))
 
-(ert-deftest weir-tests-a-store-is-read-beside-its-writer ()
+(ert-deftest weir-tests-an-open-store-is-read-by-another-process ()
   (weir-tests-with store
     (weir-await (weir-create store "t"))
     (weir-await (weir-put store "t" "k" "v"))
     ;; The bytes of a topic depend on the time between its records.
     (let ((output (weir-tests-child
-                 `(princ (condition-case nil (weir-open ,directory) (weir-locked 'locked)))
-                 `(princ (weir-topics (weir-open ,directory :readonly t))))))
+                   `(princ (condition-case nil (weir-open ,directory) (weir-locked 'locked)))
+                   `(princ (weir-topics (weir-open ,directory :readonly t))))))
       (should (equal (car output) 0))
       (should (string-match-p "\\`locked(\\[t 1 2 1 [0-9]+\\])\\'" (cdr output))))))
 
@@ -560,7 +560,7 @@
     (should (= (car (weir--debug-counts)) before))
     (delete-directory directory t)))
 
-(ert-deftest weir-tests-a-module-is-installed-whole ()
+(ert-deftest weir-tests-an-installed-module-is-complete ()
   (let* ((weir-module-directory (make-temp-file "weir-tests" t))
          (built (make-temp-file "weir-built" nil nil "a module"))
          (weir-module-file nil))

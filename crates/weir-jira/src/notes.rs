@@ -126,13 +126,14 @@ fn handle_connection(
             std::thread::sleep(think);
         }
         let mut response = answer(&mut notes.lock(), &request);
-        let asks = request.header("connection");
-        let last = !keep_alive || asks.is_some_and(|text| text.eq_ignore_ascii_case("close"));
-        if last {
+        let connection = request.header("connection");
+        let closes =
+            !keep_alive || connection.is_some_and(|text| text.eq_ignore_ascii_case("close"));
+        if closes {
             response.headers.push(("Connection", "close".to_owned()));
         }
         wire::write(&mut stream, &response, Delivery::default())?;
-        if last {
+        if closes {
             return Ok(());
         }
     }
@@ -166,13 +167,13 @@ fn answer(notes: &mut Vec<String>, request: &Request) -> Response {
             let found = id.and_then(|id: usize| Some((id, notes.get_mut(id)?)));
             match (method, found) {
                 (_, None) => (404, Value::Null),
-                ("GET", Some((id, held))) => (200, note(id, held)),
+                ("GET", Some((id, stored))) => (200, note(id, stored)),
                 // Both methods change a note: the original server accepted POST, but its client
                 // sent PUT.
-                ("PUT" | "POST", Some((id, held))) => match message(request) {
+                ("PUT" | "POST", Some((id, stored))) => match message(request) {
                     Some((_, message)) => {
-                        *held = message;
-                        (200, note(id, held))
+                        *stored = message;
+                        (200, note(id, stored))
                     }
                     None => (400, Value::Null),
                 },

@@ -7,7 +7,7 @@ use weir_adf::{
 };
 
 #[test]
-fn a_broken_document_names_its_place() {
+fn the_error_of_an_invalid_document_has_the_position() {
     let fault = |document: Value, place: &str| match check(&document) {
         Err(AdfError::Shape { pointer, .. }) => assert_eq!(pointer, place),
         other => panic!("{other:?}"),
@@ -42,7 +42,7 @@ fn a_broken_document_names_its_place() {
 }
 
 #[test]
-fn depth_and_size_are_bounded() {
+fn depth_and_size_are_limited() {
     let nested = |depth: usize| {
         let mut node = json!({ "type": "blockquote", "content": [] });
         for _ in 2..depth {
@@ -76,7 +76,7 @@ fn depth_and_size_are_bounded() {
 }
 
 #[test]
-fn a_broken_text_names_its_line() {
+fn the_error_of_an_invalid_text_has_the_line() {
     let fault = |text: &str, line: usize, kind: OrgErrorKind| {
         let error = from_org(text, &empty(), &Options::default()).unwrap_err();
         assert_eq!((error.line, error.kind), (line, kind));
