@@ -423,9 +423,9 @@ static void bench_cpu(const char *query, size_t length, struct bench_answer *ans
 /* Inflates a whole stream. Returns 200, or the status of the error. */
 static int bench_inflate(const void *body, size_t length, struct bench_text *plain) {
     static z_stream stream;
-    static bool begun;
-    if (!begun ? inflateInit(&stream) != Z_OK : inflateReset(&stream) != Z_OK) abort();
-    begun = true;
+    static bool initialised;
+    if (!initialised ? inflateInit(&stream) != Z_OK : inflateReset(&stream) != Z_OK) abort();
+    initialised = true;
     stream.next_in = (Bytef *)(uintptr_t)body;
     stream.avail_in = (uInt)length;
     plain->length = 0;
@@ -444,7 +444,7 @@ static int bench_inflate(const void *body, size_t length, struct bench_text *pla
 static void bench_post_zlib(const void *body, size_t length, struct bench_answer *answer) {
     static struct bench_text plain, items;
     static z_stream stream;
-    static bool begun;
+    static bool initialised;
     int status = bench_inflate(body, length, &plain);
     if (status != 200) {
         bench_error(answer, status,
@@ -469,8 +469,8 @@ static void bench_post_zlib(const void *body, size_t length, struct bench_answer
         bench_error(answer, 400, "{\"error\":\"bad json\"}");
         return;
     }
-    if (!begun ? deflateInit(&stream, 6) != Z_OK : deflateReset(&stream) != Z_OK) abort();
-    begun = true;
+    if (!initialised ? deflateInit(&stream, 6) != Z_OK : deflateReset(&stream) != Z_OK) abort();
+    initialised = true;
     bench_room(&answer->body, deflateBound(&stream, items.length));
     stream.next_in = (Bytef *)items.at;
     stream.avail_in = (uInt)items.length;

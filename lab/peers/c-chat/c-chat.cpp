@@ -26,7 +26,7 @@
 
 namespace {
 
-/* The cost of the client alone: the events were decoded before, and replies are
+/* The cost of the client alone: the events are decoded before the timing, and replies are
  * not written. */
 struct Floor {
     struct Owned {
@@ -50,7 +50,7 @@ struct Floor {
     return type == "ping" ? Stanza::PING : Stanza::NONE;
 }
 
-/* Takes a member of a message in JSON. */
+/* Stores a member of a message in JSON. */
 [[maybe_unused]] void json_member(Stanza &stanza, View key, View value) {
     if (key == "type") stanza.kind = json_kind(value);
     else if (key == "from") stanza.from = value;
@@ -59,7 +59,7 @@ struct Floor {
     else if (key == "body") stanza.body = value;
 }
 
-/* Takes the name of a stanza in XML. The child of an iq says what it is. */
+/* Stores the name of a stanza in XML. The kind of an iq follows from its child. */
 [[maybe_unused]] bool xml_stanza(Stanza &stanza, View name) {
     if (name == "presence") stanza.kind = Stanza::PRESENCE;
     else if (name == "message") stanza.kind = Stanza::CHAT;
@@ -67,7 +67,7 @@ struct Floor {
     return true;
 }
 
-/* Takes an attribute of a stanza in XML. */
+/* Stores an attribute of a stanza in XML. */
 [[maybe_unused]] void xml_attribute(Stanza &stanza, View name, View value) {
     if (name == "from") stanza.from = value;
     else if (name == "id") stanza.id = value;
@@ -75,7 +75,7 @@ struct Floor {
     else if (name == "type" && value == "unavailable") stanza.show = value;
 }
 
-/* Takes a child of a stanza in XML. */
+/* Stores a child of a stanza in XML. */
 [[maybe_unused]] void xml_child(Stanza &stanza, View name, View text) {
     if (name == "body") stanza.body = text;
     else if (name == "show") stanza.show = text;
@@ -133,18 +133,18 @@ struct Psyc final : Dialect {
         return (event.kind == ENTER || method == "_notice_context_leave") && context == ROOM_UNIFORM;
     }
     void write(const Reply &reply, std::string &out) override {
-        bool says = reply.kind == SAY;
+        bool to_room = reply.kind == SAY;
         weir_psyc_modifier routing[2] = {};
         routing[0].operation = routing[1].operation = ':';
         routing[0].name = slice("_target");
-        routing[0].value = slice(says ? ROOM_UNIFORM : reply.to);
+        routing[0].value = slice(to_room ? ROOM_UNIFORM : reply.to);
         routing[1].name = slice("_tag_relay");
         routing[1].value = slice(reply.id);
         weir_psyc_packet packet = {};
         packet.struct_size = sizeof packet;
         packet.routing = routing;
-        packet.routing_count = says ? 1 : 2;
-        packet.method = slice(says ? "_message_public" : reply.kind == PONG ? "_pong" : "_status_received");
+        packet.routing_count = to_room ? 1 : 2;
+        packet.method = slice(to_room ? "_message_public" : reply.kind == PONG ? "_pong" : "_status_received");
         packet.data = slice(reply.text);
         size_t size = 0;
         out.resize(out.capacity());
@@ -185,7 +185,7 @@ struct JsonGlib final : Dialect {
 struct RapidXml final : Dialect {
     rapidxml::xml_document<> document;
 
-    bool destroys() const override { return true; }
+    bool changes_input() const override { return true; }
     bool decode(View, char *text, Event &event) override {
         constexpr int flags = rapidxml::parse_no_string_terminators | rapidxml::parse_no_data_nodes;
         document.clear();
@@ -209,7 +209,7 @@ struct RapidXml final : Dialect {
 struct PugiXml final : Dialect {
     pugi::xml_document document;
 
-    bool destroys() const override { return true; }
+    bool changes_input() const override { return true; }
     bool decode(View packet, char *text, Event &event) override {
         auto read = document.load_buffer_inplace(text, packet.size(), pugi::parse_escapes, pugi::encoding_utf8);
         if (read.status != pugi::status_ok) return false;
@@ -406,8 +406,8 @@ Client client;
 std::string out;
 
 /* Restores the copy for parsers that change their input. */
-void fresh(Session &session) {
-    if (dialect->destroys()) memcpy(session.copy.data(), session.plain.data(), session.plain.size());
+void restore_copy(Session &session) {
+    if (dialect->changes_input()) memcpy(session.copy.data(), session.plain.data(), session.plain.size());
 }
 
 /* Processes a session, and calls `each` with the number of the packet and each reply, whose bytes
@@ -473,12 +473,12 @@ bool find_messages(View rest, Ranges &ranges) {
     return true;
 }
 
-/* The error for the first reply that is not the expected one, or NULL. */
+/* The error for the first unexpected reply, or NULL. */
 const char *verify(const Session &session, const std::vector<std::string> &written) {
     static char wrong[80];
     for (size_t i = 0; i < written.size(); i++) {
         if (written[i] == session.replies[i]) continue;
-        snprintf(wrong, sizeof wrong, "the reply to packet %zu is not the expected one", i);
+        snprintf(wrong, sizeof wrong, "the reply to packet %zu differs from the expected reply", i);
         return wrong;
     }
     return nullptr;
@@ -524,7 +524,7 @@ static const char *peer_check(unsigned input, struct peer_answer *answer) {
     Session &session = *sessions[input];
     uint64_t content = 0;
     std::vector<std::string> written(session.replies.size());
-    fresh(session);
+    restore_copy(session);
     bool good = pass(session, answer->touch, [&](size_t packet, const Reply &reply) {
         content += hash_of_reply(reply);
         written[packet] = out;
@@ -534,7 +534,7 @@ static const char *peer_check(unsigned input, struct peer_answer *answer) {
     const char *wrong = only_client ? nullptr : verify(session, written);
     if (wrong) return wrong;
     answer->content = content + client.hash();
-    fresh(session);
+    restore_copy(session);
     uint64_t calls = peer_calls, bytes = peer_bytes;
     peer_counting = 1;
     pass(session, answer->touch, [](size_t, const Reply &) {});
@@ -549,7 +549,7 @@ static const char *peer_run(unsigned input, uint64_t iterations, struct peer_tim
     Session &session = *sessions[input];
     for (uint64_t i = 0; i < iterations; i++) {
         uint64_t touch = 0;
-        fresh(session);
+        restore_copy(session);
         uint64_t cpu = peer_cpu(), wall = peer_wall();
         bool good = pass(session, touch, [](size_t, const Reply &) {});
         timed->wall_ns += peer_wall() - wall;
@@ -565,7 +565,7 @@ int main(int argc, char **argv) {
     std::string version;
 #if defined(WITH_WEIR)
     if (!strstr(weir_build_info(), "profile=release")) {
-        fputs("c-chat-weir: the C library is no release build\n", stderr);
+        fputs("c-chat-weir: the C library is not a release build\n", stderr);
         return 1;
     }
     if (name == "weir") dialect = std::make_unique<Psyc>();

@@ -1,4 +1,4 @@
-/* The chat client of the experiment chat-client: what a packet means, the state
+/* The chat client of the experiment chat-client: the event of a packet, the state
  * that it changes, and the reply. crates/weir-lab/src/contender/chat has the same
  * client in Rust; the hash tables of both use FNV-1a. */
 #ifndef WEIR_LAB_CHAT_CLIENT_H
@@ -79,8 +79,8 @@ class Client {
     }
     Reply room_message(View who, View text) {
         if (auto found = members.find(who); found != members.end()) found->second++;
-        size_t place = messages++ % HISTORY;
-        if (place < history.size()) history[place].assign(text);
+        size_t index = messages++ % HISTORY;
+        if (index < history.size()) history[index].assign(text);
         else history.emplace_back(text);
         if (text.substr(0, OWN_NICK.size()) != OWN_NICK) return {};
         text.remove_prefix(OWN_NICK.size());
@@ -180,7 +180,7 @@ inline bool event_of(const Stanza &stanza, Event &event) {
     return false;
 }
 
-/* Appends `text` with the bytes that `escape` replaces. */
+/* Appends `text`, and replaces each byte for which `escape` returns an escape sequence. */
 template <class Escape> void write_escaped(View text, std::string &out, Escape escape) {
     size_t plain = 0;
     for (size_t i = 0; i < text.size(); i++) {
@@ -236,8 +236,8 @@ inline void write_json(const Reply &reply, std::string &out) {
 /* A syntax with a parser. */
 struct Dialect {
     virtual ~Dialect() = default;
-    /* Whether it changes the bytes that it parses. */
-    virtual bool destroys() const { return false; }
+    /* Whether `decode` changes the bytes that it parses. */
+    virtual bool changes_input() const { return false; }
     /* Decodes a packet. `text` is a copy of `packet` that ends in a zero byte, if the parser changes
      * its input. The views of `event` are valid until the next call. Returns false if the parser
      * refuses the packet, or if no session has such a packet. */

@@ -172,8 +172,8 @@ static bool copy(char *to, size_t room, size_t *length, const char *from, const 
     return true;
 }
 
-/* Parses the request line, without its end. Returns false if it is invalid. A
- * path or query that is longer than those of the endpoints counts as not found. */
+/* Parses the request line, without its end. Returns false if it is invalid. A path
+ * or query that does not fit is stored as an empty one, which no endpoint accepts. */
 static bool request_line(struct connection *c, const char *line, const char *end) {
     const char *space = memchr(line, ' ', (size_t)(end - line));
     if (!space || end - space < 11 || memcmp(end - 9, " HTTP/1.", 8) != 0) return false;
@@ -365,7 +365,7 @@ static bool flush(struct connection *c) {
 }
 
 /* Frees a buffer that is larger than the limit of an idle connection. */
-static void give_back(struct bench_text *text) {
+static void release_buffer(struct bench_text *text) {
     if (text->room <= KEEP_BYTES) return;
     free(text->at);
     memset(text, 0, sizeof *text);
@@ -390,9 +390,9 @@ static bool advance(struct connection *c) {
     if (c->start && rest) memmove(c->in.at, c->in.at + c->start, rest);
     c->in.length = rest;
     c->start = 0;
-    if (!rest) give_back(&c->in);
-    if (!c->out.length) give_back(&c->out);
-    if (c->phase == HEAD) give_back(&c->body);
+    if (!rest) release_buffer(&c->in);
+    if (!c->out.length) release_buffer(&c->out);
+    if (c->phase == HEAD) release_buffer(&c->body);
     if (c->out.length) return true;
     return !c->ended && c->phase != LAST; /* N7 */
 }
@@ -413,9 +413,9 @@ static bool receive(struct connection *c) {
 /* Closes the connection after the client could read the last response. */
 static void finish(struct connection *c) {
     if (c->phase == LAST && !c->ended) {
-        char waste[4096];
+        char discarded[4096];
         shutdown(c->fd, SHUT_WR);
-        for (int i = 0; i < 64 && recv(c->fd, waste, sizeof waste, 0) > 0; i++) {}
+        for (int i = 0; i < 64 && recv(c->fd, discarded, sizeof discarded, 0) > 0; i++) {}
     }
     drop(c);
 }
@@ -429,14 +429,14 @@ static void serve(struct connection *c, uint32_t events) {
     else watch(c);
 }
 
-static void welcome(int listener) {
+static void accept_all(int listener) {
     for (;;) {
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) return;
         int on = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* N9 */
 #ifdef FAULTY
-        int bytes = 512 << 10; /* so that 3 MB never fit */
+        int bytes = 512 << 10; /* so that an answer of 3 MB needs several writes */
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 #endif
         struct connection *c = calloc(1, sizeof *c);
@@ -464,10 +464,10 @@ int main(int count, char **words) {
     if (count < 3 || strcmp(words[1], "--listen") != 0) return usage();
     if (count > 3) {
 #ifdef FAULTY
-        size_t which = 0, known = sizeof FAULTS / sizeof *FAULTS;
+        size_t which = 0, faults = sizeof FAULTS / sizeof *FAULTS;
         if (count != 5 || strcmp(words[3], "--fault") != 0) return usage();
-        while (which < known && strcmp(FAULTS[which], words[4]) != 0) which++;
-        if (which == known) return usage();
+        while (which < faults && strcmp(FAULTS[which], words[4]) != 0) which++;
+        if (which == faults) return usage();
         fault = (enum fault)which;
 #else
         return usage();
@@ -497,7 +497,7 @@ int main(int count, char **words) {
         int ready = epoll_wait(poller, events, EVENTS, -1);
         for (int i = 0; i < ready; i++) {
             if (events[i].data.ptr) serve(events[i].data.ptr, events[i].events);
-            else welcome(listener);
+            else accept_all(listener);
         }
     }
 }

@@ -2,7 +2,7 @@
  * write-ahead log, one connection, prepared statements. Parameters of an input:
  *
  *   messages, bytes   number and size of the messages
- *   producers         number; their messages are written one after the other
+ *   producers         number of producers; their messages are written one after the other
  *   rows              rows of a transaction
  *   level             group (synchronous=FULL: a commit is synced before it
  *                     returns) or memory (synchronous=OFF)
@@ -151,7 +151,7 @@ static const char *check_scan(struct input *input, struct peer_answer *answer) {
     const char *wrong = NULL;
     if (!input->scanned) {
         input->scanned = fresh(input);
-        if (!input->scanned) return "cannot make a database";
+        if (!input->scanned) return "cannot create a database";
         wrong = write_all(input, input->scanned, input->messages, &unused);
     }
     if (!wrong) wrong = read_all(input->scanned, 1, &answer->content);
@@ -177,7 +177,7 @@ static const char *peer_check(unsigned at, struct peer_answer *answer) {
     if (!input->loaded) return "input was not loaded";
     if (input->scan) return check_scan(input, answer);
     sqlite3 *db = fresh(input);
-    if (!db) return "cannot make a database";
+    if (!db) return "cannot create a database";
     const char *wrong = write_all(input, db, input->messages < most ? input->messages : most, &unused);
     if (!wrong) wrong = read_all(db, 1, &answer->content);
     sqlite3_close(db);
@@ -193,7 +193,7 @@ static const char *peer_run(unsigned at, uint64_t iterations, struct peer_timed 
     if (input->scan) return run_scan(input, iterations, timed);
     for (uint64_t i = 0; i < iterations && !wrong; i++) {
         sqlite3 *db = fresh(input);
-        if (!db) return "cannot make a database";
+        if (!db) return "cannot create a database";
         wrong = write_all(input, db, input->messages, timed);
         sqlite3_close(db);
         clean(input);

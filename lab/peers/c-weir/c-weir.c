@@ -41,9 +41,9 @@ static inline int pass(const struct packet *packet, uint64_t *touch) {
 
 static const char *peer_load(unsigned input, const char *fields) {
     char path[4096];
-    if (!peer_field(fields, "file", path, sizeof path)) return "no file";
+    if (!peer_field(fields, "file", path, sizeof path)) return "parameter `file` is missing";
     FILE *file = fopen(path, "rb");
-    if (!file) return "cannot open the file";
+    if (!file) return "the file cannot be read";
     struct packet *packet = &packets[input];
     size_t room = 1 << 16;
     packet->length = 0;
@@ -51,8 +51,8 @@ static const char *peer_load(unsigned input, const char *fields) {
     packet->bytes = malloc(room);
     for (;;) {
         if (!packet->bytes) abort();
-        size_t some = fread(packet->bytes + packet->length, 1, room - packet->length, file);
-        packet->length += some;
+        size_t got = fread(packet->bytes + packet->length, 1, room - packet->length, file);
+        packet->length += got;
         if (packet->length < room) break;
         packet->bytes = realloc(packet->bytes, room *= 2);
     }
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (!strstr(weir_build_info(), "profile=release")) {
-        fputs("c-weir: the C library is no release build\n", stderr);
+        fputs("c-weir: the C library is not a release build\n", stderr);
         return 1;
     }
     if (weir_psyc_parser_init(&parser, NULL, NULL) != WEIR_OK) return 1;

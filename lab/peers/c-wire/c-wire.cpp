@@ -7,7 +7,7 @@
  * Every peer builds a complete tree or event sequence, except simdjson On-Demand,
  * and touches every name and value. The hash of the content is that of
  * crates/weir-lab/src/contender/wire.rs. In its fastest mode, rapidxml does not
- * expand entities, so its content is expanded below, outside of any timing. */
+ * expand entities, so `expand` does it for the content, which is not timed. */
 #include "../peer.h"
 
 #include <functional>
@@ -36,12 +36,12 @@ struct Packet {
     simdjson::padded_string padded;    /* for simdjson, which reads past the end */
 };
 
-/* One parser. `pass` parses once and stores the touch sum. `fresh` restores the
+/* One parser. `pass` parses once and stores the touch sum. `restore_copy` restores the
  * copy, untimed. */
 struct Parser {
     virtual ~Parser() = default;
     virtual void prepare(Packet &) {}
-    virtual bool destroys() const { return false; }
+    virtual bool changes_input() const { return false; }
     virtual bool pass(Packet &packet, uint64_t &touch) = 0;
     virtual bool content(Packet &packet, uint64_t &content) = 0;
     /* Parses the packet and renders it to `out`, whose memory is reused. Returns
@@ -99,7 +99,7 @@ std::string expand(const char *text, size_t length) {
 struct RapidXml final : Parser {
     rapidxml::xml_document<> document;
 
-    bool destroys() const override { return true; }
+    bool changes_input() const override { return true; }
     template <class Each> uint64_t walk(const rapidxml::xml_node<> *node, Each each) {
         uint64_t sum = each('e', node->name(), node->name_size(), nullptr, 0);
         for (auto *a = node->first_attribute(); a; a = a->next_attribute())
@@ -177,7 +177,7 @@ struct RapidXml final : Parser {
 struct PugiXml final : Parser {
     pugi::xml_document document;
 
-    bool destroys() const override { return true; }
+    bool changes_input() const override { return true; }
     template <class Each> uint64_t walk(const pugi::xml_node &node, Each each) {
         auto size = [](const char *text) { return strlen(text); };
         uint64_t sum = each('e', node.name(), size(node.name()), nullptr, 0);
@@ -623,7 +623,7 @@ struct Rendering final : Parser {
 
     explicit Rendering(std::unique_ptr<Parser> inner) : inner(std::move(inner)) {}
     void prepare(Packet &packet) override { inner->prepare(packet); }
-    bool destroys() const override { return inner->destroys(); }
+    bool changes_input() const override { return inner->changes_input(); }
     bool pass(Packet &packet, uint64_t &touch) override {
         out.clear();
         bool good = inner->render(packet, out);
@@ -645,9 +645,9 @@ struct Rendering final : Parser {
 std::unique_ptr<Parser> parser;
 std::unique_ptr<Packet> packets[PEER_INPUTS_MAX];
 
-void fresh(Packet &packet) { memcpy(packet.copy.data(), packet.bytes.c_str(), packet.bytes.size() + 1); }
+void restore_copy(Packet &packet) { memcpy(packet.copy.data(), packet.bytes.c_str(), packet.bytes.size() + 1); }
 
-/* Size of a row: many copies of a small packet that parsing destroys. The
+/* Size of a row: many copies of a small packet that parsing changes. The
  * copies are created before the timed loop. A row fits the innermost cache. */
 const size_t ROW_BYTES = 16 * 1024;
 
@@ -672,11 +672,11 @@ static const char *peer_load(unsigned input, const char *fields) {
 static const char *peer_check(unsigned input, struct peer_answer *answer) {
     if (!packets[input]) return "input was not loaded";
     Packet &packet = *packets[input];
-    fresh(packet);
+    restore_copy(packet);
     if (!parser->content(packet, answer->content)) return "the peer refused the input";
-    fresh(packet);
+    restore_copy(packet);
     if (!parser->pass(packet, answer->touch)) return "the peer refused the input";
-    fresh(packet);
+    restore_copy(packet);
     uint64_t calls = peer_calls, bytes = peer_bytes;
     peer_counting = 1;
     parser->pass(packet, answer->touch);
@@ -690,7 +690,7 @@ static const char *peer_run(unsigned input, uint64_t iterations, struct peer_tim
     if (!packets[input]) return "input was not loaded";
     Packet &packet = *packets[input];
     uint64_t touch = 0;
-    if (!parser->destroys()) {
+    if (!parser->changes_input()) {
         for (uint64_t i = 0; i < iterations / 16; i++) parser->pass(packet, touch);
         uint64_t cpu = peer_cpu(), wall = peer_wall();
         for (uint64_t i = 0; i < iterations; i++) {

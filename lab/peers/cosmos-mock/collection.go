@@ -50,7 +50,7 @@ type collection struct {
 
 func newCollection(shape shape) (*collection, error) {
 	if shape.partitions < 1 || shape.partitions > 256 {
-		return nil, fmt.Errorf("%d partitions, but 1 to 256 can be", shape.partitions)
+		return nil, fmt.Errorf("%d partitions; 1 to 256 are allowed", shape.partitions)
 	}
 	if shape.documents < 0 || shape.payload < 0 {
 		return nil, fmt.Errorf("a number is negative")
@@ -98,15 +98,15 @@ func (p *partition) holds(d document) bool {
 	return p.from <= d.hash && d.hash < p.to
 }
 
-// place is the content of a continuation token: the document after which the next page
-// begins. It names no partition, so the parts of a partition continue at the place of the
+// position is the content of a continuation token: the document after which the next page
+// begins. It names no partition, so the parts of a partition continue at the position of the
 // whole.
-type place struct {
+type position struct {
 	Order int    `json:"o"`
 	ID    string `json:"i"`
 }
 
-func (p place) token() string {
+func (p position) token() string {
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err)
@@ -114,8 +114,8 @@ func (p place) token() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func placeOf(token string) (place, error) {
-	var p place
+func positionOf(token string) (position, error) {
+	var p position
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil {
 		err = json.Unmarshal(text, &p)
@@ -129,9 +129,9 @@ var errGone = fmt.Errorf("the partition is gone")
 // errUnknown reports that the partition never existed.
 var errUnknown = fmt.Errorf("there is no such partition")
 
-// page returns documents of a partition after a place, and the token of the next page;
+// page returns documents of a partition after a position, and the token of the next page;
 // the token is empty after the last page.
-func (c *collection) page(id string, behind *place, most int) ([][]byte, string, error) {
+func (c *collection) page(id string, after *position, most int) ([][]byte, string, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	p := c.find(id)
@@ -146,10 +146,10 @@ func (c *collection) page(id string, behind *place, most int) ([][]byte, string,
 	}
 	p.pages++
 	first := 0
-	if behind != nil {
+	if after != nil {
 		first = sort.Search(len(c.documents), func(i int) bool {
 			d := c.documents[i]
-			return !d.before(behind.Order, behind.ID) && d.id != behind.ID
+			return !d.before(after.Order, after.ID) && d.id != after.ID
 		})
 	}
 	var found [][]byte
@@ -159,7 +159,7 @@ func (c *collection) page(id string, behind *place, most int) ([][]byte, string,
 			continue
 		}
 		if len(found) == most {
-			return found, place{last.order, last.id}.token(), nil
+			return found, position{last.order, last.id}.token(), nil
 		}
 		found = append(found, d.json)
 		last = d

@@ -65,7 +65,7 @@ func (r *reader) read(id, token string) {
 		if response.StatusCode == http.StatusGone {
 			response.Body.Close()
 			if response.Header.Get(headerSubstatus) != substatusSplit {
-				r.t.Fatal("gone for no reason")
+				r.t.Fatal("status 410 without the substatus of a split")
 			}
 			r.read(id+"-0", token)
 			r.read(id+"-1", token)
@@ -87,7 +87,7 @@ func (r *reader) read(id, token string) {
 	}
 }
 
-func TestEveryDocumentComesOnceThroughASplit(t *testing.T) {
+func TestASplitNeitherLosesNorRepeatsDocuments(t *testing.T) {
 	shape := shape{partitions: 3, documents: 200, payload: 10, split: 1, splitAfter: 2}
 	collection, err := newCollection(shape)
 	if err != nil {

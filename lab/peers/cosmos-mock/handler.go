@@ -66,23 +66,23 @@ func (c *collection) ranges(w http.ResponseWriter, _ *http.Request) {
 func (c *collection) documentsPage(w http.ResponseWriter, r *http.Request) {
 	most := pageMost
 	if text := r.Header.Get(headerMost); text != "" {
-		asked, err := strconv.Atoi(text)
-		if err != nil || asked < 1 {
+		requested, err := strconv.Atoi(text)
+		if err != nil || requested < 1 {
 			http.Error(w, headerMost+" is not a number above 0", http.StatusBadRequest)
 			return
 		}
-		most = min(most, asked)
+		most = min(most, requested)
 	}
-	var behind *place
+	var after *position
 	if token := r.Header.Get(headerContinuation); token != "" {
-		found, err := placeOf(token)
+		found, err := positionOf(token)
 		if err != nil {
-			http.Error(w, "the continuation is none of ours", http.StatusBadRequest)
+			http.Error(w, "the continuation token is invalid", http.StatusBadRequest)
 			return
 		}
-		behind = &found
+		after = &found
 	}
-	documents, token, err := c.page(r.Header.Get(headerRange), behind, most)
+	documents, token, err := c.page(r.Header.Get(headerRange), after, most)
 	switch {
 	case errors.Is(err, errGone):
 		w.Header().Set(headerSubstatus, substatusSplit)
@@ -105,7 +105,7 @@ func (c *collection) documentsPage(w http.ResponseWriter, r *http.Request) {
 		body = append(body, document...)
 	}
 	body = fmt.Appendf(body, `],"_count":%d}`, len(documents))
-	// The reader has disconnected, so it needs no response.
+	// An error means that the reader has disconnected.
 	_, _ = w.Write(body)
 }
 

@@ -21,8 +21,8 @@ type broker interface {
 	// start starts a server for the level in `l` with its files in `place.dir`, and returns
 	// when the server answers.
 	start(place place, l load) (*server, error)
-	// fresh creates the empty topic.
-	fresh(s *server, topic string, l load) error
+	// create creates the empty topic.
+	create(s *server, topic string, l load) error
 	// client connects client `number`, and returns when it is ready to send.
 	client(s *server, topic string, l load, number uint64) (client, error)
 	// stored asks the server for the number of messages in the topic.
@@ -71,7 +71,7 @@ func (c *contender) load(number int, w words) error {
 	key := fmt.Sprintf("%s %d", l.level, l.nodes)
 	running := c.servers[key]
 	if running == nil {
-		sweep(dir)
+		removeLeftFiles(dir)
 		cpu, err := serverCPU(w.text("server_cpu", "auto"))
 		if err != nil {
 			return err
@@ -91,14 +91,14 @@ func (c *contender) load(number int, w words) error {
 		if err != nil {
 			return err
 		}
-		// Servers that compile at run time get time to do so.
+		// Servers that compile at run time need calls before they are measured.
 		for rest := int64(warm); rest > 0 && err == nil; rest -= int64(l.messages) {
 			_, _, err = c.pass(&input{l, running}, l, false)
 		}
 		if err != nil {
 			return err
 		}
-		if err := running.freeze(); err != nil {
+		if err := running.suspend(); err != nil {
 			return err
 		}
 	}
@@ -119,12 +119,12 @@ func (c *contender) check(number int) (content, touch uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := in.server.thaw(); err != nil {
+	if err := in.server.resume(); err != nil {
 		return 0, 0, err
 	}
 	_, content, err = c.pass(in, in.load.forCheck(), true)
 	if err == nil {
-		err = in.server.freeze()
+		err = in.server.suspend()
 	}
 	return content, in.load.messages, err
 }
@@ -136,7 +136,7 @@ func (c *contender) run(number int, iterations uint64) (timed, error) {
 	if err != nil {
 		return sum, err
 	}
-	if err := in.server.thaw(); err != nil {
+	if err := in.server.resume(); err != nil {
 		return sum, err
 	}
 	for range iterations {
@@ -151,7 +151,7 @@ func (c *contender) run(number int, iterations uint64) (timed, error) {
 			sum.extra[name] += value
 		}
 	}
-	return sum, in.server.freeze()
+	return sum, in.server.suspend()
 }
 
 // pass puts `l` into a new topic and then removes the topic.
@@ -160,7 +160,7 @@ func (c *contender) pass(in *input, l load, readBack bool) (took timed, content 
 	c.topics++
 	s := in.server
 	fail := func(err error) (timed, uint64, error) { return took, 0, s.explain(err) }
-	if err := c.kind.fresh(s, topic, l); err != nil {
+	if err := c.kind.create(s, topic, l); err != nil {
 		return fail(err)
 	}
 	clients := make([]client, 0, l.clients)
@@ -228,7 +228,7 @@ func (s *server) measure(clients []client, payloads []payload, messages uint64) 
 		}()
 	}
 	ready.Wait()
-	stirCPUs()
+	runOnEachCPU()
 	idle, begun := idleTime(), time.Now()
 	before, clientsUsed := s.cpuTimes(), s.clientCPUTime()
 	from := time.Now()
@@ -242,7 +242,7 @@ func (s *server) measure(clients []client, payloads []payload, messages uint64) 
 		took.wall = s.helper.wall
 	}
 	window := time.Since(begun)
-	stirCPUs()
+	runOnEachCPU()
 	for _, err := range wrong {
 		if err != nil {
 			return took, err
@@ -256,8 +256,8 @@ func (s *server) measure(clients []client, payloads []payload, messages uint64) 
 	return took, nil
 }
 
-// sweep removes the files of a killed contender.
-func sweep(dir string) {
+// removeLeftFiles removes the files of killed contenders.
+func removeLeftFiles(dir string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "broker-*-*"))
 	for _, path := range left {
 		pid, err := strconv.Atoi(strings.Split(filepath.Base(path), "-")[1])

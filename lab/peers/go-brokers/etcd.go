@@ -111,9 +111,9 @@ func withEtcd(s *server, work func(context.Context, *clientv3.Client) error) err
 	return work(within, c)
 }
 
-// fresh finds the leader. Clients connect to it, so that no member forwards their requests.
-func (etcd) fresh(s *server, _ string, _ load) error {
-	if len(s.mates) == 0 {
+// create finds the leader. Clients connect to it, so that no member forwards their requests.
+func (etcd) create(s *server, _ string, _ load) error {
+	if len(s.others) == 0 {
 		return nil
 	}
 	s.leader = ""
@@ -183,7 +183,7 @@ func (etcd) client(s *server, topic string, l load, number uint64) (client, erro
 	if err != nil {
 		return nil, err
 	}
-	// Connected before the clock starts.
+	// Connects before the timing.
 	if _, err := c.Get(context.Background(), "ready"); err != nil {
 		return nil, err
 	}

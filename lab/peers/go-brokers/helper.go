@@ -12,11 +12,12 @@ import (
 	"syscall"
 )
 
-// helper is a process with all clients of a pass, written in another language than this
+// helper is a process with all clients of a pass, in another language than this
 // program. Requests and answers are lines:
 //
 //	prepare TOPIC CLIENTS MESSAGES BYTES BATCH   ready
 //	put                                          done WALL
+//
 // or `error` and the reason. MESSAGES is for each client, BATCH is the maximum bytes of a
 // batch, and WALL is nanoseconds.
 type helper struct {
@@ -55,11 +56,11 @@ func (h *helper) ask(line, expect string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("helper: %w", err)
 	}
-	said := strings.Fields(answer)
-	if len(said) == 0 || said[0] != expect {
+	words := strings.Fields(answer)
+	if len(words) == 0 || words[0] != expect {
 		return nil, fmt.Errorf("helper: %s", strings.TrimSpace(answer))
 	}
-	return said[1:], nil
+	return words[1:], nil
 }
 
 // prepare connects all clients when the first one is requested.

@@ -48,9 +48,9 @@ func idleTime() int64 {
 	return sum
 }
 
-// stirCPUs runs briefly on every CPU, because the kernel counts an idle period only when
+// runOnEachCPU runs briefly on every CPU, because the kernel counts an idle period only when
 // it ends. It is called outside of the timed part, on a locked thread.
-func stirCPUs() {
+func runOnEachCPU() {
 	var before, only unix.CPUSet
 	if unix.SchedGetaffinity(0, &before) != nil {
 		return

@@ -24,7 +24,7 @@ type kafka struct{ jars string }
 func newKafka(peers string) broker { return kafka{filepath.Join(peers, "kafka")} }
 
 func (k kafka) versions() map[string]string {
-	version := "not there"
+	version := "not installed"
 	if found, _ := filepath.Glob(filepath.Join(k.jars, "kafka-clients-*.jar")); len(found) > 0 {
 		version = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "kafka-clients-"), ".jar")
 	}
@@ -118,8 +118,8 @@ func (k kafka) node(p place, l load, number int, ports []int) (*server, error) {
 		return nil, err
 	}
 	format := append(k.java(p, "128m", "ERROR"), "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", file)
-	if said, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("kafka storage: %w: %.300s", err, said)
+	if output, err := exec.Command(format[0], format[1:]...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("kafka storage: %w: %.300s", err, output)
 	}
 	s, err := launch(p, append(k.java(p, "1g", "ERROR"), "kafka.Kafka", file)...)
 	if err != nil {
@@ -140,7 +140,7 @@ func withKafka(s *server, wait time.Duration, work func(context.Context, *kadm.C
 	return work(within, admin)
 }
 
-func (kafka) fresh(s *server, topic string, l load) error {
+func (kafka) create(s *server, topic string, l load) error {
 	return withKafka(s, answerTime, func(within context.Context, admin *kadm.Client) error {
 		made, err := admin.CreateTopic(within, 1, int16(l.nodes), nil, topic)
 		if err == nil {
@@ -225,7 +225,7 @@ func (kafka) client(s *server, topic string, l load, number uint64) (client, err
 	if err != nil {
 		return nil, err
 	}
-	// Connected and with the topic's metadata, before the clock starts.
+	// Connects, and reads the metadata of the topic, before the timing.
 	within, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	if err := c.Ping(within); err != nil {

@@ -21,7 +21,7 @@ const (
 // crates/weir-lab/src/contender/store.rs.
 type load struct {
 	clients, messages, window, batch, batchBytes uint64
-	// Servers that hold each message.
+	// Number of servers that store each message.
 	nodes uint64
 
 	bytes       int

@@ -82,17 +82,17 @@ jetstream {
 	return s, nil
 }
 
-// fresh creates the stream. In a cluster, clients connect to the leader of the stream, so that no
+// create creates the stream. In a cluster, clients connect to the leader of the stream, so that no
 // node forwards their requests.
-func (nats) fresh(s *server, topic string, l load) error {
+func (nats) create(s *server, topic string, l load) error {
 	if l.nodes == 1 {
-		return natsFresh(s, topic, l)
+		return natsCreate(s, topic, l)
 	}
 	// Nodes that were stopped may elect leaders first.
-	return s.await(func() error { return natsFresh(s, topic, l) })
+	return s.await(func() error { return natsCreate(s, topic, l) })
 }
 
-func natsFresh(s *server, topic string, l load) error {
+func natsCreate(s *server, topic string, l load) error {
 	answer, err := natsCall(s, "STREAM.CREATE."+topic, map[string]any{
 		"name": topic, "subjects": []string{topic}, "retention": "limits", "storage": "file",
 		"num_replicas": l.nodes, "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "discard": "old",
@@ -110,7 +110,7 @@ func natsFresh(s *server, topic string, l load) error {
 	if err != nil {
 		return fmt.Errorf("the stream has no leader: %s", answer)
 	}
-	for _, node := range append([]*server{s}, s.mates...) {
+	for _, node := range append([]*server{s}, s.others...) {
 		if filepath.Base(node.place.dir) == strconv.Itoa(number) || (number == 0 && node == s) {
 			s.leader = node.address
 		}
@@ -355,11 +355,11 @@ func (c *natsClient) call(subject string, body []byte) ([]byte, error) {
 }
 
 // natsCall calls the JetStream API on a separate connection.
-func natsCall(s *server, what string, question any) ([]byte, error) {
+func natsCall(s *server, what string, request any) ([]byte, error) {
 	body := []byte{}
-	if question != nil {
+	if request != nil {
 		var err error
-		if body, err = json.Marshal(question); err != nil {
+		if body, err = json.Marshal(request); err != nil {
 			return nil, err
 		}
 	}
@@ -376,7 +376,7 @@ func natsCall(s *server, what string, question any) ([]byte, error) {
 func output(line ...string) string {
 	text, err := exec.Command(line[0], line[1:]...).Output()
 	if err != nil {
-		return "not there"
+		return "not installed"
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	return strings.ReplaceAll(first, "\t", " ")

@@ -57,7 +57,7 @@ func (redis) start(p place, l load) (*server, error) {
 	})
 }
 
-func (redis) fresh(*server, string, load) error { return nil }
+func (redis) create(*server, string, load) error { return nil }
 
 func (redis) drop(s *server, topic string) error {
 	_, err := redisCall(s, "UNLINK", topic)

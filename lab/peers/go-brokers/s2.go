@@ -49,7 +49,7 @@ func (b s2) start(p place, _ load) (*server, error) {
 	})
 }
 
-func (s2) fresh(s *server, topic string, _ load) error {
+func (s2) create(s *server, topic string, _ load) error {
 	_, err := s2Call(s, http.MethodPost, "/v1/streams", fmt.Sprintf(`{"stream":%q}`, topic), "")
 	return err
 }
@@ -162,7 +162,7 @@ type s2Client struct {
 
 func (s2) client(s *server, topic string, l load, _ uint64) (client, error) {
 	c := &s2Client{s, topic, l, s2Transport()}
-	// Connected before the clock starts.
+	// Connects before the timing.
 	within, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	request, err := s2Request(within, s, http.MethodGet, "/v1/streams/"+topic+"/records/tail", nil)

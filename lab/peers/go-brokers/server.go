@@ -28,7 +28,7 @@ type place struct {
 type server struct {
 	place place
 	// The other nodes of a cluster.
-	mates   []*server
+	others  []*server
 	address string
 	// Address for clients of the topic, if it is not `address`.
 	leader  string
@@ -136,19 +136,19 @@ func (s *server) await(ask func() error) error {
 // explain adds the end of the server output to an error.
 func (s *server) explain(err error) error {
 	text, _ := os.ReadFile(filepath.Join(s.place.dir, "output"))
-	said := strings.TrimSpace(string(text[max(0, len(text)-400):]))
-	return fmt.Errorf("%w; the server said: %q", err, said)
+	end := strings.TrimSpace(string(text[max(0, len(text)-400):]))
+	return fmt.Errorf("%w; the output of the server ends with %q", err, end)
 }
 
 func (s *server) pid() int { return s.command.Process.Pid }
 
-// freeze stops the server while others are measured; thaw continues it.
-func (s *server) freeze() error { return s.signal(syscall.SIGSTOP) }
-func (s *server) thaw() error   { return s.signal(syscall.SIGCONT) }
+// suspend stops the server while others are measured; resume continues it.
+func (s *server) suspend() error { return s.signal(syscall.SIGSTOP) }
+func (s *server) resume() error  { return s.signal(syscall.SIGCONT) }
 
 func (s *server) signal(which syscall.Signal) error {
-	for _, mate := range s.mates {
-		if err := mate.signal(which); err != nil {
+	for _, other := range s.others {
+		if err := other.signal(which); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,8 @@ func (s *server) signal(which syscall.Signal) error {
 
 // end kills the server and removes its files.
 func (s *server) end() {
-	for _, mate := range s.mates {
-		mate.end()
+	for _, other := range s.others {
+		other.end()
 	}
 	if s.helper != nil {
 		_ = s.helper.command.Process.Kill()
@@ -174,11 +174,11 @@ func (s *server) end() {
 	_ = os.RemoveAll(s.place.dir)
 }
 
-// cpuTimes returns the CPU time of each node, of all threads that it ever had, in nanoseconds.
+// cpuTimes returns the CPU time of each node, including its ended threads, in nanoseconds.
 func (s *server) cpuTimes() []int64 {
 	times := []int64{processTime(s.pid())}
-	for _, mate := range s.mates {
-		times = append(times, processTime(mate.pid()))
+	for _, other := range s.others {
+		times = append(times, processTime(other.pid()))
 	}
 	return times
 }
@@ -196,8 +196,8 @@ func (s *server) cpuSince(before []int64) (all, busiest int64) {
 // addresses returns the addresses for clients of all nodes.
 func (s *server) addresses() []string {
 	all := []string{s.address}
-	for _, mate := range s.mates {
-		all = append(all, mate.address)
+	for _, other := range s.others {
+		all = append(all, other.address)
 	}
 	return all
 }
@@ -225,7 +225,7 @@ func cluster(p place, nodes uint64, one func(place, int) (*server, error)) (*ser
 		if first == nil {
 			first = s
 		} else {
-			first.mates = append(first.mates, s)
+			first.others = append(first.others, s)
 		}
 	}
 	return first, nil

@@ -37,7 +37,7 @@ func (u umadb) start(p place, _ load) (*server, error) {
 }
 
 // launch starts a server with a new directory. The directory of an earlier server stays until
-// `fresh` removes it.
+// `create` removes it.
 func (u umadb) launch(p place) (*server, error) {
 	ports, err := freePorts(1)
 	if err != nil {
@@ -57,7 +57,7 @@ func (umadb) ready(s *server) error {
 	return err
 }
 
-func (u umadb) fresh(s *server, _ string, _ load) error {
+func (u umadb) create(s *server, _ string, _ load) error {
 	_ = s.command.Process.Kill()
 	_ = s.command.Wait()
 	old, err := filepath.Glob(filepath.Join(s.place.dir, "data-*"))
@@ -202,7 +202,7 @@ func (umadb) client(s *server, _ string, l load, _ uint64) (client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Connected before the clock starts.
+	// Connects before the timing.
 	within, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := conn.Invoke(within, "/umadb.v1.DCB/Head", &raw{}, &raw{}, rawCalls...); err != nil {

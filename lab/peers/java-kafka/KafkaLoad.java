@@ -127,7 +127,7 @@ public final class KafkaLoad {
             producer =
                     new KafkaProducer<>(
                             settings, new ByteArraySerializer(), new ByteArraySerializer());
-            // Connects, and loads the metadata of the topic, before the clock starts.
+            // Connects, and loads the metadata of the topic, before the timing.
             producer.partitionsFor(topic);
             for (int i = 0; i < DISTINCT; i++) {
                 payload[i] = message((number << 32) + i, bytes);

@@ -221,7 +221,7 @@ final class Bench {
     private static long next(Input input, Clock clock, Consumer<byte[]> each) {
         try (Query query = scanned(input)) {
             clock.start();
-            long sum = handed(query, input.items);
+            long sum = readItems(query, input.items);
             clock.stop();
             long begun = System.nanoTime();
             Step last = query.next();
@@ -240,7 +240,7 @@ final class Bench {
     }
 
     /** Reads `items` items. Returns the sum of their lengths. */
-    private static long handed(Query query, int items) {
+    private static long readItems(Query query, int items) {
         long sum = 0;
         for (int left = items; left > 0; ) {
             if (!(query.next(BATCH, Long.MAX_VALUE) instanceof Step.Ready(Page page))) {

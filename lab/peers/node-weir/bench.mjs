@@ -61,13 +61,13 @@ function makePage(fields) {
   return Buffer.from(`[${items.join(',')}]`)
 }
 
-function made() {
+function newQuery() {
   const query = new Query({ order: '$.order', budgets: { bufferBytesMax: 1 << 30 } })
   return [query, query.addSource({ sorted: true })]
 }
 
 function scanned(input) {
-  const [query, source] = made()
+  const [query, source] = newQuery()
   source.enqueue(input.page)
   return query
 }
@@ -82,7 +82,7 @@ function drain(query, each) {
 }
 
 /** Reads `left` items. Returns the sum of their lengths. */
-function handed(query, left) {
+function readItems(query, left) {
   let sum = 0
   while (left > 0) {
     const { page } = query.next(BATCH)
@@ -107,19 +107,19 @@ function viewed(query, left) {
 
 const ways = {
   enqueue(input, clock, each) {
-    const [query, source] = made()
+    const [query, source] = newQuery()
     clock.start()
     source.enqueue(input.page)
     clock.stop()
     if (each) drain(query, each)
     // The collector does not see the memory of a query, so the page is released with its last item.
-    else handed(query, input.count)
+    else readItems(query, input.count)
     return input.page.length
   },
   next(input, clock) {
     const query = scanned(input)
     clock.start()
-    const sum = handed(query, input.count)
+    const sum = readItems(query, input.count)
     clock.stop()
     const begun = hrtime.bigint()
     const step = query.next(BATCH)

@@ -44,7 +44,7 @@ class Clock:
 
 
 class Input:
-    """A page, and its items as objects, which are created before the clock starts."""
+    """A page, and its items as objects, which are created before the timing."""
 
     def __init__(self, fields: dict[str, str]) -> None:
         self.count = int(fields["objects"])
@@ -86,7 +86,7 @@ def page(fields: dict[str, str]) -> bytes:
     return f"[{','.join(items)}]".encode()
 
 
-def made() -> tuple[weir.Query, weir.Source]:
+def new_query() -> tuple[weir.Query, weir.Source]:
     """Creates a query that is ordered by the key."""
     query = weir.Query(order="$.order", budgets={"buffer_bytes_max": 1 << 30})
     return query, query.add_source(sorted=True)
@@ -94,7 +94,7 @@ def made() -> tuple[weir.Query, weir.Source]:
 
 def scanned(given: Input) -> tuple[weir.Query, weir.Source]:
     """Creates a query that is ordered by the key and has the page."""
-    query, source = made()
+    query, source = new_query()
     source.enqueue(given.page)
     return query, source
 
@@ -108,7 +108,7 @@ def drain(query: weir.Query, each: Each | None) -> None:
 
 
 def enqueue(given: Input, clock: Clock, each: Each | None) -> int:
-    query, source = made()
+    query, source = new_query()
     with clock:
         source.enqueue(given.page)
     drain(query, each)
@@ -116,7 +116,7 @@ def enqueue(given: Input, clock: Clock, each: Each | None) -> int:
 
 
 def copied(given: Input, clock: Clock, each: Each | None) -> int:
-    query, source = made()
+    query, source = new_query()
     room = bytearray(given.page)
     with clock:
         source.enqueue(room)
@@ -124,7 +124,7 @@ def copied(given: Input, clock: Clock, each: Each | None) -> int:
     return len(given.page)
 
 
-def handed(query: weir.Query, left: int) -> int:
+def read_items(query: weir.Query, left: int) -> int:
     """Reads `left` items. Returns the sum of their lengths."""
     total = 0
     while left > 0:
@@ -141,7 +141,7 @@ def following(given: Input, clock: Clock, each: Each | None) -> int:
         drain(query, each)
         query, _ = scanned(given)
     with clock:
-        total = handed(query, given.count)
+        total = read_items(query, given.count)
     begun = perf_counter_ns()
     step = query.next(*BATCH)
     clock.done += perf_counter_ns() - begun

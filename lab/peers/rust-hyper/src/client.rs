@@ -5,7 +5,7 @@
 //!   connection is free. So a server that stalls cannot hide the requests that
 //!   it delayed.
 //! - Every request that is due is sent.
-//! - The status of every response is compared, and its body if it is known.
+//! - The status of every response is checked, and its body if the expected body is known.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -152,7 +152,11 @@ impl Connection {
             }
             let room = self.input.len() - self.filled;
             let count = match self.stream.read(&mut self.input[self.filled..]) {
-                Ok(0) => return Err(Error::Answer("with the end of the connection".to_owned())),
+                Ok(0) => {
+                    return Err(Error::Answer(
+                        "nothing, and closed the connection".to_owned(),
+                    ));
+                }
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(io("receive")(error)),
@@ -169,8 +173,9 @@ impl Connection {
                 outcome.latencies.push(now_ns() - due);
                 if outcome.latencies.len() == params.requests {
                     outcome.content = match params.inflate {
-                        true => fnv(&inflate(body)
-                            .map_err(|_| Error::Answer("what is not a zlib stream".to_owned()))?),
+                        true => fnv(&inflate(body).map_err(|_| {
+                            Error::Answer("a body that is not a zlib stream".to_owned())
+                        })?),
                         false => fnv(body),
                     };
                 }
@@ -207,7 +212,7 @@ impl Schedule {
         }
     }
 
-    /// The due time of the next request, if it has come by `now`.
+    /// The due time of the next request, if it is not after `now`.
     fn peek(&self, now: u64) -> Option<u64> {
         match self.due {
             _ if self.left == 0 => None,

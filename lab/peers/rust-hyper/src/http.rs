@@ -1,4 +1,4 @@
-//! Finds the end of an answer, and checks its form.
+//! Finds the end of an answer, and checks its head.
 
 use crate::Error;
 
@@ -22,7 +22,7 @@ pub fn answer(bytes: &[u8]) -> Result<Option<Answer>, Error> {
     let Some(head) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return match bytes.len() {
             0..HEAD_MAX => Ok(None),
-            _ => Err(Error::Answer("an endless head".to_owned())),
+            _ => Err(Error::Answer("a head that is too long".to_owned())),
         };
     };
     let odd = || {

@@ -13,7 +13,7 @@ use crate::bench::Answer;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4_096;
 
-/// Listens at `address`, and says so. Must be called within a runtime.
+/// Listens at `address`, and prints the address. Must be called within a runtime.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;

@@ -119,8 +119,8 @@ impl Server {
         while !is_open(self.address) {
             let ended = self.child.try_wait().map_err(io("server"))?.is_some();
             if ended || begun.elapsed() > START {
-                let said = fs::read_to_string(self.dir.join("output")).unwrap_or_default();
-                return Err(Error::Start(said.chars().take(400).collect()));
+                let output = fs::read_to_string(self.dir.join("output")).unwrap_or_default();
+                return Err(Error::Start(output.chars().take(400).collect()));
             }
             // There is no event for a port that begins to listen.
             std::thread::sleep(Duration::from_millis(2));

@@ -14,7 +14,7 @@ use crate::page::Page;
 /// The possible arguments.
 pub(crate) const NAMES: [&str; 4] = ["enqueue", "next", "merge", "properties"];
 
-/// One of them.
+/// A measured method.
 pub(crate) enum Engine {
     /// A page is enqueued: scanned and checked.
     Enqueue(Arc<Plan>),

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     } else {
         "default"
     };
-    say(&format!(
+    print_line(&format!(
         "hello\t1\tprofile={profile}\ttarget={native}\tserde_json={}\tsimd-json={}\tsonic-rs={}\tweir-scan={}",
         locked("serde_json"),
         locked("simd-json"),
@@ -50,18 +50,18 @@ fn main() -> ExitCode {
             break;
         }
         let reply = serve(&line, &name, &mut work, &mut pages);
-        say(&reply.unwrap_or_else(|| "error\tmalformed request or page".to_owned()));
+        print_line(&reply.unwrap_or_else(|| "error\tmalformed request or page".to_owned()));
     }
     ExitCode::SUCCESS
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
-    // When the lab ends, our input ends as well.
+    // If the lab has ended, the input of this program has ended too.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// The version of a library in our lock file.
+/// The version of a library in the lock file.
 fn locked(name: &str) -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let entry = lock.split("[[package]]").find(|entry| {

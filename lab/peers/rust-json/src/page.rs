@@ -43,7 +43,7 @@ pub(crate) fn make(fields: &BTreeMap<&str, &str>) -> Option<Page> {
     })
 }
 
-/// Parameters: `objects`, `depth`, `width`; `key_last`; `title`, what stands before each title.
+/// Parameters: `objects`, `depth`, `width`; `key_last`; `title`, the text before each title.
 fn page(fields: &BTreeMap<&str, &str>) -> Option<Vec<u8>> {
     let number = |name| -> Option<u32> { fields.get(name)?.parse().ok() };
     let (items, depth, width) = (number("objects")?, number("depth")?, number("width")?);

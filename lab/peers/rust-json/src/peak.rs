@@ -24,37 +24,37 @@ fn add(bytes: usize, taken: bool) {
     }
 }
 
-#[allow(unsafe_code, reason = "an allocator is unsafe to be one")]
-// SAFETY: every call is handed to the system's allocator as it is.
+#[allow(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
+// SAFETY: every call is forwarded unchanged to the allocator of the system.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size(), true);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size(), true);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         add(layout.size(), false);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // It may be copied: for a moment both are there.
+        // The allocator may copy the block; then, for a moment, both blocks exist.
         add(size, true);
         add(layout.size(), false);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.realloc(ptr, layout, size) }
     }
 }
 
-/// The maximum number of bytes that the work had allocated at a time, above those before.
+/// The result of `work`, and the maximum number of bytes that it had allocated at a time.
 pub(crate) fn of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     NOW.store(0, Ordering::Relaxed);
     MOST.store(0, Ordering::Relaxed);

@@ -27,7 +27,7 @@ pub(crate) const NAMES: [&str; 16] = [
     "sonic-unchecked",
 ];
 
-/// One of them.
+/// A measured method.
 pub(crate) enum Way {
     Copy(Vec<u8>),
     CopyFresh,

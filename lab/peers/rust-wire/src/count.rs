@@ -20,23 +20,23 @@ fn note(bytes: usize) {
     }
 }
 
-#[allow(unsafe_code, reason = "an allocator is unsafe to be one")]
-// SAFETY: every call is handed to the system's allocator as it is.
+#[allow(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
+// SAFETY: every call is forwarded unchanged to the allocator of the system.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.realloc(ptr, layout, size) }
     }
 }

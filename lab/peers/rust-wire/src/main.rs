@@ -132,7 +132,7 @@ fn main() -> ExitCode {
         Library::Protobuf => "prost",
     };
     let version = locked(crate_name);
-    say(&format!(
+    print_line(&format!(
         "hello\t1\tprofile={profile}\t{crate_name}={version}"
     ));
     let mut packets = BTreeMap::new();
@@ -142,14 +142,14 @@ fn main() -> ExitCode {
             break;
         }
         let reply = serve(&line, library, &mut packets);
-        say(&reply.unwrap_or_else(|| "error\tmalformed request or packet".to_owned()));
+        print_line(&reply.unwrap_or_else(|| "error\tmalformed request or packet".to_owned()));
     }
     ExitCode::SUCCESS
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
-    // When the lab ends, our input ends as well.
+    // If the lab has ended, the input of this program has ended too.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

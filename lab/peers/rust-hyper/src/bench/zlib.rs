@@ -1,6 +1,5 @@
 //! Whole zlib streams. Compressors are reused, because creating one costs more than compressing a
 //! small body.
-//! one costs more than a small body.
 
 use std::cell::RefCell;
 

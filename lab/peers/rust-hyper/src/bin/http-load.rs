@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     } else {
         "optimised"
     };
-    say(&format!(
+    print_line(&format!(
         "hello\t1\tprofile={profile}\tmio={}\tserver={}",
         locked("mio"),
         version(&words[0])
@@ -72,8 +72,8 @@ fn main() -> ExitCode {
             break;
         }
         match load.serve(&line) {
-            Ok(reply) => say(&reply),
-            Err(error) => say(&format!(
+            Ok(reply) => print_line(&reply),
+            Err(error) => print_line(&format!(
                 "error\t{}",
                 error.to_string().replace(['\t', '\n', '\r'], " ")
             )),
@@ -82,16 +82,16 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
-    // When the lab ends, our input ends as well.
+    // If the lab has ended, the input of this program has ended too.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// First line that the server prints for `--version`.
 fn version(program: &str) -> String {
-    let said = Command::new(program).arg("--version").output();
-    let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let output = Command::new(program).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     text.unwrap_or_default()
         .lines()
         .next()
