@@ -277,13 +277,19 @@ fn a_remote_client_reads_the_status_and_compacts_the_log() {
     let (local, remote) = (world.local(), world.connect());
     local.topic("t").unwrap().ensure().unwrap();
     local.topic("t").unwrap().put("k", "v").unwrap();
-    let (own, told) = (local.status().unwrap(), remote.status().unwrap());
-    assert_eq!(own.stats, told.stats);
-    assert_eq!((told.topics, told.log_first_index), (1, 1));
-    assert_eq!(own.file_system, told.file_system);
-    assert_eq!(own.total_bytes, told.total_bytes);
-    assert_eq!((own.server, told.poison_cause), (None, None));
-    let server = told.server.unwrap();
+    let (local_status, remote_status) = (local.status().unwrap(), remote.status().unwrap());
+    assert_eq!(local_status.stats, remote_status.stats);
+    assert_eq!(
+        (remote_status.topics, remote_status.log_first_index),
+        (1, 1)
+    );
+    assert_eq!(local_status.file_system, remote_status.file_system);
+    assert_eq!(local_status.total_bytes, remote_status.total_bytes);
+    assert_eq!(
+        (local_status.server, remote_status.poison_cause),
+        (None, None)
+    );
+    let server = remote_status.server.unwrap();
     assert!(server.ready && server.connections_native == 1, "{server:?}");
     assert!(
         server.answers.max_bytes > 0 && server.connections_max > 0,
@@ -291,7 +297,7 @@ fn a_remote_client_reads_the_status_and_compacts_the_log() {
     );
 
     let report = remote.compact().unwrap();
-    assert_eq!(report.index.0, told.stats.applied_index);
+    assert_eq!(report.index.0, remote_status.stats.applied_index);
     let then = remote.status().unwrap();
     assert_eq!(then.log_first_index, report.index.0 + 1);
     assert_eq!(then.stats.log_bytes, report.log_bytes_after);

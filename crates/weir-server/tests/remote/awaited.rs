@@ -221,13 +221,17 @@ fn a_read_has_the_deadline_of_its_handle() {
 
 #[test]
 fn an_asynchronous_connect_fails_after_its_timeout() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+    let unreachable = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let mut options = ConnectOptions::default();
     options.connect_timeout = Duration::from_millis(200);
-    let error = one(Weir::connect_async(&format!("weir://{gone}"), &options)).unwrap_err();
+    let error = one(Weir::connect_async(
+        &format!("weir://{unreachable}"),
+        &options,
+    ))
+    .unwrap_err();
     let WeirError::Store(StoreError::Remote { code, .. }) = error else {
         panic!("{error:?}");
     };

@@ -67,7 +67,7 @@ fn shared(weir: &Weir, push: &mut impl FnMut(String)) {
     let longer = Duration::from_hours(1);
     push(format!("{:?}", bert.extend(&again, longer).unwrap()));
     push(format!("{:?}", bert.nack(&again, NOW, "broken").unwrap()));
-    // Only the next claim gives the record up and writes the dead letter.
+    // Only the next claim ends delivery of the record and writes the dead letter.
     push(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
     let dead = weir.topic("work.dead").unwrap();
     for entry in dead.scan(b"", None, 10).unwrap() {
@@ -113,7 +113,7 @@ fn keyed(weir: &Weir, push: &mut impl FnMut(String)) {
     push(format!("{names:?}"));
 }
 
-/// One member reads, and another one takes over.
+/// One member reads, and another member becomes the owner.
 fn exclusive(weir: &Weir, push: &mut impl FnMut(String)) {
     let topic = filled(weir, "mail", &["a", "b", "c", "d", "e", "f"]);
     let mut anna = member(&topic, "mail", GroupMode::Exclusive, "anna");
@@ -278,13 +278,13 @@ fn records_can_be_claimed_again_after_their_lease() {
     let short = Some(Duration::from_millis(50));
     let mut anna = member(&topic, "g", GroupMode::Shared, "anna").lease(short);
     let mut bert = member(&topic, "g", GroupMode::Shared, "bert");
-    let taken = anna.claim(10, NOW).unwrap();
-    assert_eq!(offsets(&taken), [(2, 1), (3, 1)]);
+    let claimed = anna.claim(10, NOW).unwrap();
+    assert_eq!(offsets(&claimed), [(2, 1), (3, 1)]);
     // There is no write: the waiting claim detects the expired lease without a wake-up.
     let again = bert.claim(10, TEST_TIMEOUT).unwrap();
     assert_eq!(offsets(&again), [(2, 2), (3, 2)]);
     assert_eq!(
-        anna.ack(&taken).unwrap().len(),
+        anna.ack(&claimed).unwrap().len(),
         2,
         "another member has claimed the records"
     );

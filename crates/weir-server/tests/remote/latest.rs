@@ -64,9 +64,9 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
         // Only the deleted keys may be missing.
         let mut wanted: BTreeMap<(usize, &str), bool> = BTreeMap::new();
         for n in 0..600 {
-            let gone = n >= 400 && (n - 400) % 11 == 0;
+            let is_deleted = n >= 400 && (n - 400) % 11 == 0;
             if n % 2 == 0 {
-                wanted.insert((n, "l.a"), !gone);
+                wanted.insert((n, "l.a"), !is_deleted);
             }
             if n % 3 == 0 {
                 wanted.insert((n, "l.b"), true);

@@ -307,12 +307,12 @@ fn a_cycle_of_request_redirects_ends_with_the_patience() {
 #[test]
 fn a_client_redirected_to_an_unreachable_address_returns_and_retries() {
     let world = World::new();
-    let gone = TcpListener::bind("127.0.0.1:0")
+    let unreachable = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let scripts = vec![
-        Script::Hello(format!("weir://{gone}")),
+        Script::Hello(format!("weir://{unreachable}")),
         Script::Hello(format!("weir://{}", world.address)),
     ];
     let (first, seen) = peer(scripts);
@@ -343,7 +343,7 @@ fn a_token_is_not_sent_without_tls_to_an_unnamed_host() {
 #[test]
 fn a_silent_server_leaves_time_for_the_next_address() {
     let world = World::new();
-    // The system accepts connections for this listener, and nobody answers.
+    // The system accepts connections for this listener, but no server responds.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap();
     let url = format!("weir://{silent},{}", world.address);

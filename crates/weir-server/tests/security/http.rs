@@ -345,8 +345,8 @@ fn the_right_to_set_programs_does_not_create_topics() {
     assert!(denied.starts_with("http/1.1 403 "), "{denied}");
     assert!(denied.contains("\"right\":\"create\""), "{denied}");
     assert!(world.store.topic("new").is_none());
-    let made = put(&both, "new");
-    assert!(made.starts_with("http/1.1 201 "), "{made}");
+    let created = put(&both, "new");
+    assert!(created.starts_with("http/1.1 201 "), "{created}");
     let replaced = put(&only, "new");
     assert!(replaced.starts_with("http/1.1 200 "), "{replaced}");
 }

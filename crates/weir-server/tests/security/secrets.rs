@@ -1,4 +1,4 @@
-//! Searches logs and files for the secrets of a run, which must be only in the files made for them.
+//! Searches logs and files for the secrets of a run, which must be only in the files for them.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
