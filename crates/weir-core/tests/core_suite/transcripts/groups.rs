@@ -142,7 +142,7 @@ fn print_group(name: &GroupName, group: &Group, out: &mut String) {
     if group.mode() != GroupMode::Exclusive {
         let _ = write!(
             out,
-            ", frontier {frontier}, {} done above",
+            ", frontier {frontier}, {} acknowledged above",
             group.acknowledged_above()
         );
     }

@@ -256,7 +256,7 @@ impl World {
                 let client = named_client(client);
                 match self.machine.sessions().outcome(client, number(nonce)) {
                     Some(commit) => self.print_commit(&commit, Some(client), out),
-                    None => out.push_str("not kept\n"),
+                    None => out.push_str("not stored\n"),
                 }
             }
             _ => panic!("no command is called {words:?}"),
@@ -391,7 +391,7 @@ impl World {
         let kept = |nonce: &u64| sessions.outcome(client, *nonce).is_some();
         let first = (1..=last).rev().take_while(kept).last();
         let _ = match first {
-            Some(first) => writeln!(out, "{name}: last nonce {last}, kept from {first}"),
+            Some(first) => writeln!(out, "{name}: last nonce {last}, stored from {first}"),
             None => writeln!(out, "{name}: not known"),
         };
     }
