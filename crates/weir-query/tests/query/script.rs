@@ -184,7 +184,7 @@ impl World {
                     let bytes = String::from_utf8_lossy(page.bytes(item));
                     let bytes = bytes.replace('\n', "\\n");
                     let name = if item.constructed {
-                        "made"
+                        "constructed"
                     } else {
                         self.name(item.source)
                     };
