@@ -64,15 +64,19 @@ pub(crate) struct JiraSimArgs {
     /// Maximum number of issues in a page
     #[arg(long, default_value_t = 100, hide_short_help = true)]
     page_cap: usize,
-    /// Delay of each response, in milliseconds
-    #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
-    latency: u64,
+    /// Delay of each response, in milliseconds; with JITTER, up to this much more at random
+    #[arg(long, default_value = "0", value_parser = latency, value_name = "MS[:JITTER]",
+        hide_short_help = true)]
+    latency: (u64, u64),
     /// Additional delay of the first response on a connection, in milliseconds
     #[arg(long, default_value_t = 0, value_name = "MS", hide_short_help = true)]
     connect_latency: u64,
     /// Maximum requests per second, and burst; more requests get 429 [else no limit]
     #[arg(long, value_parser = rate, value_name = "RATE:BURST", hide_short_help = true)]
     rate: Option<(u32, u32)>,
+    /// Clock of the site; a virtual clock only advances on request
+    #[arg(long, value_enum, default_value_t = Clock::Real, hide_short_help = true)]
+    clock: Clock,
     /// Time zone of the account, for times in JQL: a name such as Europe/Berlin, or an offset such
     /// as +05:30
     #[arg(long, default_value = "Etc/UTC", value_parser = zone, value_name = "ZONE",
@@ -144,6 +148,16 @@ fn rate(text: &str) -> Result<(u32, u32), String> {
     Ok((number(rate)?, number(burst)?))
 }
 
+/// Parses `MS[:JITTER]`.
+fn latency(text: &str) -> Result<(u64, u64), String> {
+    let (ms, jitter) = text.split_once(':').unwrap_or((text, "0"));
+    let number = |text: &str| {
+        let number = text.parse::<u64>();
+        number.map_err(|_| format!("{text:?} is not a number of milliseconds"))
+    };
+    Ok((number(ms)?, number(jitter)?))
+}
+
 /// Fields of a check.
 const FIELDS: &[Field] = &[
     field("expectation", "text", "what Weir expects of the site"),
@@ -162,6 +176,15 @@ enum Mode {
     Cloud,
     /// Jira Data Center
     Dc,
+}
+
+/// A clock of the simulated site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Clock {
+    /// The time of this machine
+    Real,
+    /// From 2024-11-28 13:20 UTC, advanced only by `POST /_sim/clock`
+    Virtual,
 }
 
 /// Runs `weir jira-sim --against`.
@@ -246,7 +269,9 @@ pub(crate) fn run(caller: &Caller, args: &JiraSimArgs) -> anyhow::Result<ExitCod
         varied: args.varied,
         search_lag_ms: args.search_lag,
         page_cap: args.page_cap,
-        latency_ms: args.latency,
+        virtual_clock: args.clock == Clock::Virtual,
+        latency_ms: args.latency.0,
+        latency_jitter_ms: args.latency.1,
         connect_latency_ms: args.connect_latency,
         rate: args.rate,
         time_zone: args.timezone.clone(),

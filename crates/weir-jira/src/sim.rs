@@ -32,13 +32,13 @@ use crate::time;
 use crate::wire::{self, Listener, Request, Response, Stream};
 use account::Account;
 pub use faults::FAULTS;
-use faults::Rule;
+use faults::{Fault, Rule};
 use stored::StoredState;
 use world::World;
 
 /// The default port of `weir jira-sim`.
 pub const SIM_PORT: u16 = 1938;
-/// Limit on the requests in the log; older ones are dropped.
+/// Limit on the requests in the log; later ones are not logged.
 const LOG_MAX: usize = 100_000;
 
 /// Options of the simulator.
@@ -80,6 +80,8 @@ pub struct SimOptions {
     pub virtual_clock: bool,
     /// Delay before each answer in milliseconds; default 0.
     pub latency_ms: u64,
+    /// Largest random addition to this delay in milliseconds; default 0.
+    pub latency_jitter_ms: u64,
     /// Delay before the first answer of a connection in milliseconds; default 0.
     pub connect_latency_ms: u64,
     /// Requests per second, and the burst; more get 429. Default: no limit.
@@ -144,6 +146,7 @@ impl Default for SimOptions {
             denied: Vec::new(),
             virtual_clock: false,
             latency_ms: 0,
+            latency_jitter_ms: 0,
             connect_latency_ms: 0,
             rate: None,
             issue_write_limits: true,
@@ -193,6 +196,21 @@ impl State {
         };
         state.store()?;
         Ok(state)
+    }
+
+    /// Logs a request. Returns its fault, and the delay before it is executed.
+    fn accept(&mut self, request: &Request) -> (Option<Fault>, Duration) {
+        let fault = faults::choose(&mut self.rules, request);
+        let delay = fault.as_ref().and_then(Fault::delay).unwrap_or_default();
+        let delay = delay.saturating_add(self.world.next_latency());
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        if self.log.len() < LOG_MAX {
+            self.log.push(json!({
+                "at": self.world.now_ms(), "method": request.method, "path": request.path,
+                "bytes": request.body.len(), "delay_ms": delay_ms,
+            }));
+        }
+        (fault, delay)
     }
 
     /// Stores the changes of the world, if there is a store.
@@ -310,22 +328,7 @@ fn handle_connection(mut stream: Stream, shared: &Shared, ends: &AtomicBool) -> 
 
 /// Answers a request. Returns whether the connection can be reused.
 fn answer(stream: &mut Stream, shared: &Shared, request: &Request) -> io::Result<bool> {
-    let (fault, latency) = {
-        let mut state = shared.state();
-        let now = state.world.now_ms();
-        let length = request.body.len();
-        if state.log.len() < LOG_MAX {
-            state.log.push(
-                json!({"at": now, "method": request.method, "path": request.path, "bytes": length}),
-            );
-        }
-        (
-            faults::choose(&mut state.rules, request),
-            state.world.options.latency_ms,
-        )
-    };
-    let delay = fault.as_ref().and_then(faults::Fault::delay);
-    let delay = delay.unwrap_or_default() + Duration::from_millis(latency);
+    let (fault, delay) = shared.state().accept(request);
     if !delay.is_zero() {
         std::thread::sleep(delay);
     }
@@ -334,7 +337,7 @@ fn answer(stream: &mut Stream, shared: &Shared, request: &Request) -> io::Result
         wire::reset(stream)?;
         return Ok(false);
     }
-    let replacement = fault.as_ref().and_then(faults::Fault::replacement);
+    let replacement = fault.as_ref().and_then(Fault::replacement);
     let limited = {
         let state = &mut *shared.state();
         let (rate, now) = (state.world.options.rate, state.world.now_ms());
@@ -371,7 +374,7 @@ fn answer(stream: &mut Stream, shared: &Shared, request: &Request) -> io::Result
         wire::reset(stream)?;
         return Ok(false);
     }
-    if let Some(other) = fault.as_ref().and_then(faults::Fault::afterwards) {
+    if let Some(other) = fault.as_ref().and_then(Fault::afterwards) {
         response = other;
     }
     let mut delivery = wire::Delivery::default();

@@ -232,6 +232,20 @@ fn the_server_of_notes_answers_over_tls() {
     assert!(reached.err.contains("HTTP 404"), "{}", reached.err);
 }
 
+#[test]
+fn a_virtual_clock_advances_only_on_request() {
+    let place = Place::new();
+    let options = ["--issues", "1", "--projects", "1", "--clock", "virtual"];
+    let site = Site::new(&place, &[&options[..], &["--latency", "0:1"]].concat());
+    control(&site.url, "/_sim/clock", r#"{"advance_ms": 60000}"#);
+    control(&site.url, "/_sim/comments", r#"{"issue": "AA-1"}"#);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    let issues = place.run("jira list -o json").ok().json();
+    let updated = issues[0]["updated"].as_str().unwrap();
+    assert!(updated.starts_with("2024-11-28T13:21:00"), "{updated}");
+}
+
 /// A query outside of the subset is rejected with the position of the error.
 #[test]
 fn a_query_outside_of_the_subset_is_rejected() {

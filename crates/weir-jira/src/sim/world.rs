@@ -6,7 +6,7 @@ mod varied;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -257,6 +257,13 @@ impl World {
     fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit.max(1)).unwrap_or(1);
         usize::try_from(self.next() % limit).unwrap_or(0)
+    }
+
+    /// Draws the delay of an answer.
+    pub(super) fn next_latency(&mut self) -> Duration {
+        let jitter = self.options.latency_jitter_ms.saturating_add(1);
+        let jitter = self.next() % jitter;
+        Duration::from_millis(self.options.latency_ms.saturating_add(jitter))
     }
 
     pub(super) fn new_id(&mut self) -> u64 {

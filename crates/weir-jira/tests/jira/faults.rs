@@ -1,5 +1,6 @@
 //! Each fault of the simulator, and the state after it.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
@@ -103,6 +104,24 @@ fn a_new_connection_has_the_configured_delay() {
     let began = std::time::Instant::now();
     world.client.get::<serde_json::Value>("myself").unwrap();
     assert!(began.elapsed() >= Duration::from_millis(50));
+}
+
+#[test]
+fn the_latency_is_random_within_its_limits() {
+    let world = World::new(SimOptions {
+        latency_ms: 1,
+        latency_jitter_ms: 3,
+        ..small()
+    });
+    for _ in 0..60 {
+        world.client.get::<Value>("myself").unwrap();
+    }
+    let log = world.sim.control("GET", "/_sim/log", &Value::Null);
+    let requests = log.as_array().unwrap().iter();
+    let delays: BTreeSet<u64> = requests
+        .map(|request| request["delay_ms"].as_u64().unwrap())
+        .collect();
+    assert_eq!(delays, BTreeSet::from([1, 2, 3, 4]));
 }
 
 #[test]
