@@ -172,7 +172,7 @@ func (w *queries) next(rest string) error {
 	default:
 		defer page.Release()
 		for item := range page.Items() {
-			name := "made"
+			name := "constructed"
 			if !item.Constructed() {
 				name = w.name(item.Source())
 			}

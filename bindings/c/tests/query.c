@@ -488,7 +488,7 @@ static void put_page(runner *self, int32_t kind, weir_page *page, text *out)
             int constructed = (item->flags & WEIR_ITEM_CONSTRUCTED) != 0;
             if (item->len && item->ptr != info.buffers[item->buffer].ptr + item->offset)
                 abort();
-            text_put(out, constructed ? "made" : name_of(self, item->source));
+            text_put(out, constructed ? "constructed" : name_of(self, item->source));
             text_put(out, " ");
             text_put_escaped(out, item->ptr, item->len);
         }

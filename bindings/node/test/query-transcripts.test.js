@@ -86,7 +86,7 @@ class Runner {
     else if (step.kind === 'need') step.needs.forEach((need) => this.need(need))
     else {
       for (const item of step.page) {
-        const name = item.constructed ? 'made' : this.name(item.source)
+        const name = item.constructed ? 'constructed' : this.name(item.source)
         this.out.push(`${name} ${printable(item.bytes)}`)
       }
       if (step.page.skipped) this.out.push(`skipped ${step.page.skipped}`)

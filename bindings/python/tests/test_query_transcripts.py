@@ -123,7 +123,7 @@ class Runner:
             self.out.append("done")
         elif isinstance(step, weir.Page):
             for item in step:
-                name = "made" if item.constructed else self.name(item.source)
+                name = "constructed" if item.constructed else self.name(item.source)
                 text = bytes(item).decode(errors="replace").replace("\n", "\\n")
                 self.out.append(f"{name} {text}")
             if step.skipped:

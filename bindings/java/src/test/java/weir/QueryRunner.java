@@ -134,7 +134,7 @@ final class QueryRunner implements TranscriptTest.Runner {
             case Step.Ready(Page page) -> {
                 try (page) {
                     for (Item item : page) {
-                        String name = item.isConstructed() ? "made" : name(item.source());
+                        String name = item.isConstructed() ? "constructed" : name(item.source());
                         out.append(name).append(' ').append(item.text().replace("\n", "\\n")).append('\n');
                     }
                     if (page.skipped() > 0) {
