@@ -66,7 +66,7 @@ pub enum ContenderError {
     #[error("the peer refused the input: {0}")]
     Refused(String),
     /// A client wrote a reply with other bytes than expected, or at the wrong time.
-    #[error("the reply to packet {0} is not the expected one")]
+    #[error("the reply to packet {0} differs from the expected reply")]
     WrongReply(usize),
     /// The lab sent a line that is not a request.
     #[error(transparent)]

@@ -3,7 +3,7 @@
 //!
 //! Data of size N is the `SplitMix64` sequence with the seed N, each number low byte first, cut to
 //! N bytes. JSON and XML contain the data in base64 without line breaks.
-//! `vectors/psyc/packets/binary-7K.*` is the first of the series.
+//! `vectors/psyc/packets/binary-7K.*` has the smallest size.
 //!
 //! Invariant: a file under its final name is complete, because it is written under another name and
 //! renamed.
@@ -91,9 +91,9 @@ fn packets(
 
 /// Writes a file under another name, and renames it.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let aside = PathBuf::from(format!("{}.part", path.display()));
-    fs::write(&aside, bytes).map_err(LabError::io(&aside))?;
-    fs::rename(&aside, path).map_err(LabError::io(path))
+    let part = PathBuf::from(format!("{}.part", path.display()));
+    fs::write(&part, bytes).map_err(LabError::io(&part))?;
+    fs::rename(&part, path).map_err(LabError::io(path))
 }
 
 /// Base64 with padding, in one line.
@@ -105,9 +105,9 @@ fn base64(bytes: &[u8]) -> String {
             .iter()
             .fold(0u32, |sum, byte| (sum << 8) | u32::from(*byte));
         let joined = joined << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let letter = LETTERS[(joined >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= group.len() {
+        for index in 0..4 {
+            let letter = LETTERS[(joined >> (18 - 6 * index)) as usize & 63];
+            text.push(if index <= group.len() {
                 char::from(letter)
             } else {
                 '='
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_series_is_the_stored_packet() {
+    fn the_stored_packet_is_generated_again() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/psyc/packets");
         for syntax in ["psyc", "json", "xml"] {
             let stored = fs::read(dir.join(format!("binary-7K.{syntax}"))).unwrap();

@@ -1,5 +1,5 @@
 //! A chat client: each packet of a session is decoded, applied to a roster and a room, and answered
-//! if it wants an answer.
+//! if it needs an answer.
 //!
 //! All contenders have the [`Client`] and differ in the [`Dialect`]: how a packet becomes an
 //! [`Event`], and how a [`Reply`] is written. So they must agree, in every syntax, on the state that
@@ -27,7 +27,7 @@ use crate::inputs::chat_session::{packets, replies_path};
 use crate::protocol::{Answer, Fields, Timed};
 use client::{Client, OwnedEvent, hash_of_reply};
 
-/// What a packet means to the client. All slices are decoded.
+/// The content of a packet for the client. All slices are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
     /// The kind of the packet.
@@ -53,9 +53,9 @@ pub enum Kind {
     Leave,
     /// A member wrote to the room.
     Public,
-    /// A contact wrote to the client; the reply says that the message has arrived.
+    /// A contact wrote to the client; the reply reports that the message has arrived.
     Private,
-    /// A server wants to know whether the client is there.
+    /// A server checks whether the client responds.
     Ping,
 }
 
@@ -143,7 +143,7 @@ impl Session {
         self.ranges.iter().filter_map(packet)
     }
 
-    /// Fails unless `written`, one reply for each packet or nothing, has the expected bytes.
+    /// Fails unless `written` has the expected bytes for each packet; no bytes mean no reply.
     fn verify(&self, written: &[Vec<u8>]) -> Result<(), ContenderError> {
         if self.replies == written {
             return Ok(());
@@ -183,7 +183,7 @@ fn timed(
     })
 }
 
-/// A chat client that speaks one dialect.
+/// A chat client with one dialect.
 #[derive(Debug)]
 pub struct Chat<D> {
     dialect: D,
@@ -271,7 +271,7 @@ impl<D: Dialect> Contender for Chat<D> {
     }
 }
 
-/// The floor: the events of a session were decoded before, and replies are not written.
+/// The floor: the events of a session are decoded when it is loaded, and replies are not written.
 #[derive(Debug, Default)]
 pub struct Floor {
     client: Client,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_means_the_same_in_every_syntax() {
+    fn sessions_in_all_syntaxes_have_equal_answers() {
         let expected = answer("chat-floor", "psyc").content;
         for (name, syntax) in [
             ("chat-psyc", "psyc"),

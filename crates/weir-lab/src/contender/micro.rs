@@ -2,7 +2,7 @@
 //! each beside a floor that handles equal data without them.
 //!
 //! Invariants:
-//! - A pass always does the same work, so its touch is always equal.
+//! - Each pass of an input does equal work, so all its passes have equal touches.
 //! - Only what runs in [`Timer::time`] is measured.
 
 pub mod codec;
@@ -57,20 +57,20 @@ pub trait Work {
     }
 }
 
-/// Makes the work of an input from its number and its parameters.
-pub type Make = fn(usize, &Fields) -> Result<Box<dyn Work>, ContenderError>;
+/// Creates the work of an input from its number and its parameters.
+pub type Create = fn(usize, &Fields) -> Result<Box<dyn Work>, ContenderError>;
 
 /// A contender of a small experiment.
 pub struct Micro {
-    make: Make,
+    create: Create,
     inputs: BTreeMap<usize, Box<dyn Work>>,
 }
 
 impl Micro {
     /// A contender without inputs.
-    pub fn new(make: Make) -> Micro {
+    pub fn new(create: Create) -> Micro {
         Micro {
-            make,
+            create,
             inputs: BTreeMap::new(),
         }
     }
@@ -84,7 +84,7 @@ impl Micro {
 
 impl Contender for Micro {
     fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
-        let work = (self.make)(input, fields)?;
+        let work = (self.create)(input, fields)?;
         self.inputs.insert(input, work);
         Ok(())
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_and_its_parts_leave_the_same_puts() {
+    fn the_machine_and_its_parts_give_equal_puts() {
         for keys in ["none", "new", "repeated", "conditional"] {
             let parameters = [("keys", keys), ("batch", "100")];
             let mut contents = Vec::new();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_and_its_floors_read_and_write_the_same() {
+    fn the_store_and_its_floors_give_equal_contents() {
         for op in ["put", "put-100", "get", "at", "read"] {
             let store = answer("micro-store", &[("op", op)]);
             let floor = answer("micro-store-floor", &[("op", op)]);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_merge_and_a_heap_of_ready_keys_give_one_order() {
+    fn the_merge_and_a_heap_of_parsed_keys_give_one_order() {
         for run in ["1", "16"] {
             let parameters = [("items", "4096"), ("sources", "8"), ("run", run)];
             let ours = answer("micro-merge", &parameters);

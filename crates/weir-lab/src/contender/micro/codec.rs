@@ -74,15 +74,15 @@ trait Operation {
 }
 
 /// An operation and its inputs.
-struct Each<O> {
+struct AllInputs<O> {
     inputs: Vec<Vec<u8>>,
     out: Vec<u8>,
     operation: O,
 }
 
-impl<O: Operation> Each<O> {
-    fn new(inputs: Vec<Vec<u8>>, operation: O) -> Each<O> {
-        Each {
+impl<O: Operation> AllInputs<O> {
+    fn new(inputs: Vec<Vec<u8>>, operation: O) -> AllInputs<O> {
+        AllInputs {
             inputs,
             out: Vec::with_capacity(1 << 12),
             operation,
@@ -100,7 +100,7 @@ impl<O: Operation> Each<O> {
     }
 }
 
-impl<O: Operation> Work for Each<O> {
+impl<O: Operation> Work for AllInputs<O> {
     fn pass(&mut self, timer: &mut Timer) -> Result<u64, ContenderError> {
         let mut results = Touched(0);
         timer.time(|| self.run(&mut results))?;
@@ -228,13 +228,13 @@ pub fn operation(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderEr
     let op: String = parameter(fields, "op")?;
     let inputs = inputs(&op).ok_or(ContenderError::Parameter("op"))?;
     Ok(match op.as_str() {
-        "parse" => Box::new(Each::new(inputs, Parse(Parser::new(Mode::Full)))),
-        "render" => Box::new(Each::new(inputs, Render)),
-        "list" => Box::new(Each::new(inputs, Elements)),
-        "dict" => Box::new(Each::new(inputs, Entries)),
-        "uniform" => Box::new(Each::new(inputs, Address)),
-        "method" => Box::new(Each::new(inputs, KnownMethod)),
-        _ => Box::new(Each::new(inputs, Substitute)),
+        "parse" => Box::new(AllInputs::new(inputs, Parse(Parser::new(Mode::Full)))),
+        "render" => Box::new(AllInputs::new(inputs, Render)),
+        "list" => Box::new(AllInputs::new(inputs, Elements)),
+        "dict" => Box::new(AllInputs::new(inputs, Entries)),
+        "uniform" => Box::new(AllInputs::new(inputs, Address)),
+        "method" => Box::new(AllInputs::new(inputs, KnownMethod)),
+        _ => Box::new(AllInputs::new(inputs, Substitute)),
     })
 }
 
@@ -251,7 +251,7 @@ impl Operation for PlainCopy {
 
 /// The floor, and the hash of the results that the operation must have.
 struct Floor {
-    copy: Each<PlainCopy>,
+    copy: AllInputs<PlainCopy>,
     expected: u64,
 }
 
@@ -279,7 +279,7 @@ pub fn copy(_: usize, fields: &Fields) -> Result<Box<dyn Work>, ContenderError> 
         }
     }
     Ok(Box::new(Floor {
-        copy: Each::new(inputs, PlainCopy),
+        copy: AllInputs::new(inputs, PlainCopy),
         expected: results.0,
     }))
 }
@@ -334,14 +334,14 @@ fn message(text: &[u8]) -> Vec<u8> {
     [start.as_bytes(), text, b"\n|\n"].concat()
 }
 
-/// Makes an input from random numbers and words.
-type Make = fn(&mut SplitMix64, &mut dyn FnMut(&mut SplitMix64) -> &'static str) -> String;
+/// Creates an input from random numbers and words.
+type Create = fn(&mut SplitMix64, &mut dyn FnMut(&mut SplitMix64) -> &'static str) -> String;
 
 /// The inputs of `op`; `None` if there is no such operation.
 fn inputs(op: &str) -> Option<Vec<Vec<u8>>> {
     let mut rng = SplitMix64::derive(1, op);
     let mut word = |rng: &mut SplitMix64| WORDS[rng.below(WORDS.len())];
-    let make: Make = match op {
+    let create: Create = match op {
         "parse" | "render" => |rng, word| {
             let words: Vec<&str> = (0..3 + rng.below(12)).map(|_| word(rng)).collect();
             words.join(" ")
@@ -380,7 +380,7 @@ fn inputs(op: &str) -> Option<Vec<Vec<u8>>> {
         "template" => |rng, word| format!("{}{}", word(rng), rng.below(1_000)),
         _ => return None,
     };
-    let texts = (0..INPUTS).map(|_| make(&mut rng, &mut word).into_bytes());
+    let texts = (0..INPUTS).map(|_| create(&mut rng, &mut word).into_bytes());
     let mut inputs: Vec<Vec<u8>> = texts.collect();
     if op == "parse" {
         for input in &mut inputs {

@@ -1,7 +1,7 @@
-//! The state machine: 10,000 puts of 100 bytes, in batches, applied without a log; and what it
-//! consists of.
+//! The state machine: 10,000 puts of 100 bytes, in batches, applied without a log; and its parts,
+//! measured alone.
 //!
-//! Keys: `none`; `new`, another one for each put; `repeated`, each of 1,000 keys ten times;
+//! Keys: `none`; `new`, a different key for each put; `repeated`, each of 1,000 keys ten times;
 //! `conditional`, as `repeated`, and each put requires that the key exists.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use crate::protocol::Fields;
 
 /// Number of puts of a pass.
 pub const PUTS: u64 = 10_000;
-/// Number of keys that are used again.
+/// Number of keys that are repeated.
 const KEYS: u64 = 1_000;
 const TOPIC: &str = "lab";
 
@@ -28,7 +28,7 @@ struct Put {
     value: Vec<u8>,
 }
 
-/// An input: its puts, and how they are written.
+/// An input: its puts, and the form in which they are written.
 struct Input {
     puts: Vec<Put>,
     batch: usize,
@@ -48,9 +48,9 @@ impl Input {
             "repeated" | "conditional" => |number| Some(number % KEYS),
             _ => return Err(ContenderError::Parameter("keys")),
         };
-        let put = |place| Put {
-            key: number(place).map(key).unwrap_or_default(),
-            value: value(place % KEYS),
+        let put = |index| Put {
+            key: number(index).map(key).unwrap_or_default(),
+            value: value(index % KEYS),
         };
         Ok(Input {
             puts: (0..PUTS).map(put).collect(),
@@ -131,7 +131,7 @@ impl Remaining {
 fn put_of(action: Action<'_>) -> Result<(&[u8], &[u8]), ContenderError> {
     match action {
         Action::Put { key, value } => Ok((key, value)),
-        _ => Err(refused("an item that is no put")),
+        _ => Err(refused("an item that is not a put")),
     }
 }
 
@@ -368,11 +368,11 @@ impl Work for Map {
     fn content(&mut self) -> Result<u64, ContenderError> {
         let mut remaining = Remaining::default();
         for (key, number) in self.fill() {
-            let place = usize::try_from(number).map_err(refused)?;
+            let index = usize::try_from(number).map_err(refused)?;
             let put = self
                 .0
-                .get(place)
-                .ok_or_else(|| refused("a number of no put"))?;
+                .get(index)
+                .ok_or_else(|| refused("a number without a put"))?;
             remaining.add(number, &key, &put.value);
         }
         Ok(remaining.hash())
