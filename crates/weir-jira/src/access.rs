@@ -208,7 +208,7 @@ impl Site {
             match self.token_store {
                 TokenStore::File => write(&path, token.as_bytes())?,
                 TokenStore::Keyring => {
-                    keyring::keep(name, self.account(), token)?;
+                    keyring::store(name, self.account(), token)?;
                     // A token must not remain at its old place.
                     drop(fs::remove_file(&path));
                 }

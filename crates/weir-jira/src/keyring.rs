@@ -42,15 +42,15 @@ fn start(command: &mut Command) -> Result<Child> {
 }
 
 /// Waits for the end of the program. Returns its output if it succeeded.
-fn end(mut child: Child) -> Result<Option<String>> {
+fn wait_for_output(mut child: Child) -> Result<Option<String>> {
     let output = child.stdout.take();
-    let (sender, written) = channel();
+    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut text = String::new();
         let read = output.map(|output| output.take(TOKEN_BYTES_MAX).read_to_string(&mut text));
         drop(sender.send(matches!(read, Some(Ok(_))).then_some(text)));
     });
-    let Ok(text) = written.recv_timeout(WAIT_MAX) else {
+    let Ok(text) = receiver.recv_timeout(WAIT_MAX) else {
         drop(child.kill());
         drop(child.wait());
         return Err(failed("the keyring did not answer within two minutes"));
@@ -61,7 +61,7 @@ fn end(mut child: Child) -> Result<Option<String>> {
 }
 
 /// Stores the token of an account at a site.
-pub(crate) fn keep(site: &str, email: &str, token: &str) -> Result<()> {
+pub(crate) fn store(site: &str, email: &str, token: &str) -> Result<()> {
     let label = format!("Weir: token of {email} for Jira at {site}");
     let mut child = start(
         Command::new(PROGRAM)
@@ -72,8 +72,8 @@ pub(crate) fn keep(site: &str, email: &str, token: &str) -> Result<()> {
         .stdin
         .take()
         .map(|mut input| input.write_all(token.as_bytes()));
-    let ended = end(child)?;
-    match (sent, ended) {
+    let output = wait_for_output(child)?;
+    match (sent, output) {
         (Some(Ok(())), Some(_)) => Ok(()),
         _ => Err(failed("the keyring did not store the token")),
     }
@@ -87,7 +87,7 @@ pub(crate) fn token(site: &str, email: &str) -> Result<String> {
             .args(attributes(site, email)),
     )?;
     drop(child.stdin.take());
-    let found = end(child)?.map(|text| text.trim().to_owned());
+    let found = wait_for_output(child)?.map(|text| text.trim().to_owned());
     found.filter(|token| !token.is_empty()).ok_or_else(|| {
         JiraError::Settings(format!(
             "the keyring has no token of {email} for {site}; log in again"

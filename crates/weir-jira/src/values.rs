@@ -15,7 +15,7 @@ const LINE_CHARS_MAX: usize = 255;
 /// Limit on the characters of rich text.
 const RICH_CHARS_MAX: usize = 32_767;
 
-/// The value that the text of an assignment means.
+/// The parsed value of an assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ParsedValue {
     Single(Value),
@@ -39,18 +39,19 @@ pub(crate) fn parse(
     parse_corrected(replica, info, text, current, &SetEdit::default())
 }
 
-/// Parses the corrected text of a value. Items of `held` whose names are in the text of a list stay
-/// in it: a name can have a comma, and two items can have one name.
+/// Parses the corrected text of a value. The items of a list before the correction are `previous`:
+/// those whose names are still in the text stay, because a name can have a comma, and two items can
+/// have one name.
 pub(crate) fn parse_corrected(
     replica: &Replica,
     info: &FieldInfo,
     text: &str,
     current: &Value,
-    held: &SetEdit,
+    previous: &SetEdit,
 ) -> Result<ParsedValue> {
     if let FieldKind::List(item) = &info.kind {
         let item = |name: &str| parse_one(replica, info, item, name, &Value::Null);
-        return parse_list(info, item, split_list(text, held), current).map(ParsedValue::Set);
+        return parse_list(info, item, split_list(text, previous), current).map(ParsedValue::Set);
     }
     if text.trim().is_empty() && info.kind != FieldKind::Rich {
         if info.required || info.id == "summary" {
@@ -206,14 +207,15 @@ pub(crate) fn person(replica: &Replica, text: &str) -> std::result::Result<Value
     }
 }
 
-/// A part of the text of a list: `+` or `-` or nothing, a name, and the held item that it names.
+/// A part of the text of a list: `+` or `-` or nothing, a name, and the previous item with that
+/// name.
 type Part<'t> = (&'t str, &'t str, Option<Value>);
 
-/// Splits the text of a list at commas. A name of a held item is not split. Each held item is used
-/// once; among equal names, an item with the sign of the part comes first.
-fn split_list<'t>(text: &'t str, held: &SetEdit) -> Vec<Part<'t>> {
-    let add = held.add.iter().map(|item| ("+", item));
-    let remove = held.remove.iter().map(|item| ("-", item));
+/// Splits the text of a list at commas. The name of a previous item is not split. Each previous
+/// item is used once; among equal names, an item with the sign of the part comes first.
+fn split_list<'t>(text: &'t str, previous: &SetEdit) -> Vec<Part<'t>> {
+    let add = previous.add.iter().map(|item| ("+", item));
+    let remove = previous.remove.iter().map(|item| ("-", item));
     let signed = add.chain(remove);
     let mut unused: Vec<(&str, String, &Value)> = signed
         .map(|(sign, item)| (sign, op::text(item), item))
