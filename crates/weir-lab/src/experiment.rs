@@ -475,8 +475,8 @@ impl Experiment {
     }
 
     fn validate_claim(&self, claim: &ClaimSpec) -> Result<()> {
-        let place = format!("claim \"{}\"", claim.text);
-        let bars = [
+        let name = format!("claim \"{}\"", claim.text);
+        let limits = [
             claim.max_ratio,
             claim.min_ratio,
             claim.min_effect,
@@ -484,30 +484,30 @@ impl Experiment {
             claim.min_value,
             claim.max_more,
         ];
-        let given: Vec<f64> = bars.into_iter().flatten().collect();
-        if given.len() != 1 || given.iter().any(|bar| !bar.is_finite() || *bar < 0.0) {
+        let given: Vec<f64> = limits.into_iter().flatten().collect();
+        if given.len() != 1 || given.iter().any(|limit| !limit.is_finite() || *limit < 0.0) {
             return self.invalid(format!(
-                "{place} needs exactly one of max_ratio, min_ratio, min_effect, max_value, min_value, max_more, and not below 0"
+                "{name} needs exactly one of max_ratio, min_ratio, min_effect, max_value, min_value, max_more, and not below 0"
             ));
         }
         let upper = claim.max_ratio.or(claim.max_value).or(claim.max_more);
         let upper = upper.is_some();
         let lower = claim.min_ratio.or(claim.min_value).is_some();
         if (upper && claim.expect != Expect::Lower) || (lower && claim.expect != Expect::Higher) {
-            return self.invalid(format!("{place}: `expect` does not match the limit"));
+            return self.invalid(format!("{name}: `expect` does not match the limit"));
         }
         let absolute = claim.max_value.or(claim.min_value).is_some();
         let against = claim.compare.len() > 1 || !claim.bound.is_empty();
         if claim.compare.is_empty() || absolute == against {
             return self.invalid(format!(
-                "{place}: a ratio needs a second reference or `bound`, and a value has neither"
+                "{name}: a ratio needs a second reference or `bound`, and a value has neither"
             ));
         }
         let terms = claim.bound.iter().flat_map(|term| &term.of);
         for reference in claim.compare.iter().chain(terms) {
             let contender = Reference::parse(reference, &claim.metric).contender;
             if !self.contenders.iter().any(|known| known.name == contender) {
-                return self.invalid(format!("{place}: `{contender}` is not a contender"));
+                return self.invalid(format!("{name}: `{contender}` is not a contender"));
             }
         }
         Ok(())

@@ -67,12 +67,12 @@ pub fn run(
     usable(&session.places.scratch)?;
     let dir = places.results.join(name);
     fs::create_dir_all(&dir).map_err(LabError::io(&dir))?;
-    let mut say = |line: &str| {
+    let mut print = |line: &str| {
         // Progress output is optional, so errors are ignored.
         let _ = writeln!(out, "{line}");
     };
     for absent in &session.matrix.absent {
-        say(&absent.line());
+        print(&absent.line());
     }
     let mut text = format!(
         "# Profile of {}\n\nA line for each process and class of work, from {} samples a second (`perf`, cpu-clock). A \
@@ -89,7 +89,7 @@ pub fn run(
         }
         any = true;
         let contender = session.matrix.contender(cell).name.clone();
-        say(&format!("profiling {contender} with {workload}"));
+        print(&format!("profiling {contender} with {workload}"));
         let stacks = sampled(&session, cell, wanted, &dir)?;
         let stem = dir.join(format!("{contender}-{workload}"));
         write(&stem.with_extension("folded"), &stacks.folded())?;
@@ -102,7 +102,7 @@ pub fn run(
         return Err(LabError::Usage { what });
     }
     write(&dir.join("profile.md"), &text)?;
-    say(&format!("{text}\nflame graphs are in {}", dir.display()));
+    print(&format!("{text}\nflame graphs are in {}", dir.display()));
     Ok(())
 }
 

@@ -128,19 +128,19 @@ pub fn check(
 fn check_all(session: &mut Session, progress: &mut dyn Write) -> Result<Prepared> {
     if let Some((_, limit)) = session.quick_left() {
         let line = format!("a quick run of at most about {limit:.0} s");
-        say(progress, &line);
+        print(progress, &line);
     }
     for name in machine::disturbers(Path::new("/proc")) {
         let line = format!("WARNING: {name} is running, which disturbs a measurement");
-        say(progress, &line);
+        print(progress, &line);
     }
-    say(progress, "checking that contenders agree");
+    print(progress, "checking that contenders agree");
     let prepared = prepare(session)?;
     for failure in &prepared.failed {
-        say(progress, &failure.line());
+        print(progress, &failure.line());
     }
     if let Some(cut) = session.cut {
-        say(progress, &cut.line());
+        print(progress, &cut.line());
     }
     Ok(prepared)
 }
@@ -174,7 +174,7 @@ pub fn start(
     let mut session = Session::new(experiment, options, places, stop)?;
     let _off_measured_cpu = OffMeasuredCpu::new(session.cpu);
     for absent in &session.matrix.absent {
-        say(progress, &absent.line());
+        print(progress, &absent.line());
     }
     let prepared = check_all(&mut session, progress)?;
     let fingerprint = Fingerprint::take(
@@ -277,7 +277,7 @@ fn blocks_of(
         if !set.has_block(number) {
             session.check_stop(set.dir())?;
             if session.is_over_budget(&times) {
-                say(progress, &budget_line(plan, set));
+                print(progress, &budget_line(plan, set));
                 break;
             }
             let began = Instant::now();
@@ -300,11 +300,11 @@ fn blocks_of(
         disturbed += usize::from(head.disturbed);
         for failure in &head.failed {
             *failures.entry(failure.contender.clone()).or_default() += 1;
-            say(progress, &failure.line());
+            print(progress, &failure.line());
         }
         let line = block_line(&head, plan.blocks);
         let left = time_left(session, plan, set, number, &times);
-        say(progress, &(line + &left));
+        print(progress, &(line + &left));
     }
     #[allow(clippy::cast_precision_loss)] // at most a thousand blocks
     let share = disturbed as f64 / measured as f64;
@@ -420,7 +420,7 @@ fn budget_line(plan: &Plan, set: &ResultSet) -> String {
 }
 
 /// Progress output is optional: a closed terminal does not end a run.
-fn say(progress: &mut dyn Write, line: &str) {
+fn print(progress: &mut dyn Write, line: &str) {
     let _ = writeln!(progress, "{line}");
     let _ = progress.flush();
 }

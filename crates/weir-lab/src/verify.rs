@@ -71,7 +71,7 @@ pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Re
     let path = places.root.join(VECTORS);
     let text = fs::read_to_string(&path).map_err(LabError::io(&path))?;
     let vectors = vector::read(&text)?;
-    let mut say = |text: &str| writeln!(out, "{text}").map_err(LabError::io("standard output"));
+    let mut print = |text: &str| writeln!(out, "{text}").map_err(LabError::io("standard output"));
     let mut wrong: Option<LabError> = None;
     let heads = std::iter::once("server").chain(COLUMNS.iter().map(|(name, _)| *name));
     let heads: Vec<&str> = heads.collect();
@@ -80,9 +80,9 @@ pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Re
         let words = guarded(&places.lab, &words);
         let mut server = Running::start(&name, &words, SilenceLimit::Seconds(5))?;
         match pieces::check(&mut server, &vectors) {
-            Ok(count) => say(&format!("{name}: {count} answers as they should be"))?,
+            Ok(count) => print(&format!("{name}: {count} answers are as expected"))?,
             Err(error) => {
-                say(&format!("{error}"))?;
+                print(&format!("{error}"))?;
                 wrong.get_or_insert(error);
             }
         }
@@ -115,7 +115,7 @@ pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Re
         row.extend(seen.iter().map(ToString::to_string));
         table.row(row);
     }
-    say(&format!("\n{}", table.render()))?;
+    print(&format!("\n{}", table.render()))?;
     match wrong {
         None => Ok(()),
         Some(error) => Err(LabError::WrongBehaviour {

@@ -20,16 +20,16 @@ pub fn check(server: &mut Running, vectors: &[Vector]) -> Result<u64> {
         exchange(server, &mut connection, vector, &[bytes], 1, "whole")?;
         for cut in 1..bytes.len() {
             let (first, second) = bytes.split_at(cut);
-            let way = format!("cut at {cut}");
-            exchange(server, &mut connection, vector, &[first, second], 1, &way)?;
+            let form = format!("cut at {cut}");
+            exchange(server, &mut connection, vector, &[first, second], 1, &form)?;
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         exchange(server, &mut connection, vector, &single, 1, "byte by byte")?;
         count += 1 + bytes.len() as u64;
         for many in TOGETHER {
             let bytes = bytes.repeat(many);
-            let way = format!("{many} at once");
-            exchange(server, &mut connection, vector, &[&bytes], many, &way)?;
+            let form = format!("{many} at once");
+            exchange(server, &mut connection, vector, &[&bytes], many, &form)?;
             count += many as u64;
         }
     }
@@ -57,8 +57,8 @@ fn large(server: &mut Running) -> Result<u64> {
     let cuts = [1, from - 1, from, from + 1, 4096, 1 << 16, end - 1];
     for cut in cuts {
         let (first, second) = request.split_at(cut);
-        let way = format!("cut at {cut}");
-        exchange(server, &mut connection, &vector, &[first, second], 1, &way)?;
+        let form = format!("cut at {cut}");
+        exchange(server, &mut connection, &vector, &[first, second], 1, &form)?;
     }
     Ok(cuts.len() as u64)
 }
@@ -97,7 +97,7 @@ fn exchange(
     vector: &Vector,
     pieces: &[&[u8]],
     answers: usize,
-    way: &str,
+    form: &str,
 ) -> Result<()> {
     for (at, piece) in pieces.iter().enumerate() {
         if at > 0 {
@@ -105,7 +105,7 @@ fn exchange(
         }
         if !server.send(connection, piece)? {
             let what = format!(
-                "{}, {way}: the server does not accept the request",
+                "{}, {form}: the server does not accept the request",
                 vector.name
             );
             return Err(server.failure(what));
@@ -117,12 +117,12 @@ fn exchange(
             Some(answer) => vector.difference(&answer),
         };
         if let Some(difference) = difference {
-            let what = format!("{}, {way}, answer {number}: {difference}", vector.name);
+            let what = format!("{}, {form}, answer {number}: {difference}", vector.name);
             return Err(server.failure(what));
         }
     }
     if connection.has_more() {
-        let what = format!("{}, {way}: bytes after the answer", vector.name);
+        let what = format!("{}, {form}: bytes after the answer", vector.name);
         return Err(server.failure(what));
     }
     Ok(())

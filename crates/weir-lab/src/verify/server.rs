@@ -285,7 +285,7 @@ impl Running {
     }
 
     /// Stops the process, so that bytes that are sent meanwhile arrive at once.
-    pub fn freeze(&self) -> Result<()> {
+    pub fn suspend(&self) -> Result<()> {
         let pid = self.signal(Signal::STOP)?;
         // A signal is only sent so far. A server that still runs could see the first of the bytes.
         match waitpid(Some(pid), WaitOptions::UNTRACED) {
@@ -295,7 +295,7 @@ impl Running {
     }
 
     /// Continues the process.
-    pub fn thaw(&self) -> Result<()> {
+    pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT).map(drop)
     }
 

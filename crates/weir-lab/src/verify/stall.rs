@@ -88,9 +88,9 @@ fn head_then_body(server: &mut Running) -> Result<Outcome> {
 /// Sends more in one write than the server reads at once.
 fn large_write(server: &mut Running) -> Result<Outcome> {
     let mut connection = server.connect()?;
-    server.freeze()?;
+    server.suspend()?;
     let sent = connection.push(&request(20_000));
-    server.thaw()?;
+    server.resume()?;
     server.send(
         &mut connection,
         request(20_000).get(sent..).unwrap_or_default(),
@@ -137,14 +137,14 @@ fn slow_reader(server: &mut Running) -> Result<Outcome> {
 }
 
 fn many_connects(server: &mut Running) -> Result<Outcome> {
-    server.freeze()?;
+    server.suspend()?;
     let mut connections = Vec::new();
     for _ in 0..CONNECTS {
         let mut connection = server.connect_only()?;
         connection.push(&request(50));
         connections.push(connection);
     }
-    server.thaw()?;
+    server.resume()?;
     let mut answered = 0;
     for connection in &mut connections {
         answered += usize::from(echo(server, connection, 50)? == Outcome::Good);

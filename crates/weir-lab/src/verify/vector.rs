@@ -1,5 +1,5 @@
-//! Requests to a contender and the expected answers, in the form of `lab/peers/bench.txt`, which
-//! describes itself.
+//! Requests to a contender and the expected answers, in the form of `lab/peers/bench.txt`. Comments
+//! in that file describe the form.
 
 use std::io::{Read, Write};
 
@@ -78,8 +78,8 @@ pub fn read(text: &str) -> Result<Vec<Vector>> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     for part in lines.split(|line| line.is_empty()) {
         if !part.is_empty() {
-            let vector = one(part).ok_or_else(|| LabError::Usage {
-                what: format!("no vector: {}", part.join(" / ")),
+            let vector = parse(part).ok_or_else(|| LabError::Usage {
+                what: format!("invalid vector: {}", part.join(" / ")),
             })?;
             vectors.push(vector);
         }
@@ -87,7 +87,7 @@ pub fn read(text: &str) -> Result<Vec<Vector>> {
     Ok(vectors)
 }
 
-fn one(lines: &[&str]) -> Option<Vector> {
+fn parse(lines: &[&str]) -> Option<Vector> {
     let (first, rest) = lines.split_first()?;
     let (mut fields, mut body, mut answer, mut allow) = (String::new(), Vec::new(), None, None);
     for line in rest {
@@ -105,7 +105,7 @@ fn one(lines: &[&str]) -> Option<Vector> {
             fields.push_str("\r\n");
         }
     }
-    let (status, media_type, wanted) = answer?;
+    let (status, media_type, expected) = answer?;
     let lower = fields.to_ascii_lowercase();
     let deflated = lower.contains("content-encoding: deflate");
     if deflated {
@@ -123,7 +123,7 @@ fn one(lines: &[&str]) -> Option<Vector> {
         request,
         status,
         media_type,
-        body: wanted,
+        body: expected,
         allow,
         deflated,
     })
