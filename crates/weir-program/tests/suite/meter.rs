@@ -429,7 +429,7 @@ fn the_meter_counts_the_recorded_fuel() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../vectors/meter-{METER}.txt"));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
     let mut found = format!(
-        "# Fuel of one call in meter {METER}, by what its program does. A number that\n# changes is another meter: docs/formats/batch.md.\n"
+        "# Fuel of one call in meter {METER}, for each kind of work. A changed number is\n# a new meter: docs/formats/batch.md.\n"
     );
     for (name, imports, parts, body) in works() {
         let code = wat::parse_str(module(imports, parts, &body)).unwrap();
