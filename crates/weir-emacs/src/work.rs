@@ -73,11 +73,11 @@ impl Cancel {
 
     /// Calls `hook` when the work is cancelled; immediately if it already was.
     pub(crate) fn on_cancel(&self, hook: impl Fn() + Send + 'static) {
-        let mut held = locked(&self.hook);
+        let mut slot = locked(&self.hook);
         if self.is_requested() {
             hook();
         }
-        *held = Some(Box::new(hook));
+        *slot = Some(Box::new(hook));
     }
 
     fn begin(&self) -> bool {
@@ -95,9 +95,9 @@ impl Cancel {
                     .compare_exchange(QUEUED, CANCELLED, Ordering::SeqCst, Ordering::SeqCst);
             return stopped.is_ok();
         }
-        let held = locked(&self.hook);
+        let slot = locked(&self.hook);
         let first = !self.stop.swap(true, Ordering::SeqCst);
-        if let Some(hook) = held.as_ref().filter(|_| first) {
+        if let Some(hook) = slot.as_ref().filter(|_| first) {
             hook();
         }
         first
@@ -136,11 +136,11 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
 /// Sets the pipe to which a byte is written when there are results. Writes at once if results are
 /// waiting.
 pub(crate) fn set_pipe(pipe_out: WakePipe) {
-    let mut held = locked(&SHARED.pipe_out);
-    *held = Some(pipe_out);
+    let mut slot = locked(&SHARED.pipe_out);
+    *slot = Some(pipe_out);
     let waits = !locked(&SHARED.results).is_empty();
     SHARED.wake_pending.store(waits, Ordering::SeqCst);
-    if let Some(pipe_out) = held.as_mut().filter(|_| waits) {
+    if let Some(pipe_out) = slot.as_mut().filter(|_| waits) {
         let _ = pipe_out.write_all(b"!");
     }
 }
@@ -177,12 +177,11 @@ fn register(is_write: bool) -> Result<(u64, Arc<Cancel>), Failure> {
     }
     let id = SHARED.next.fetch_add(1, Ordering::SeqCst);
     let cancel = Cancel::new(if is_write { QUEUED } else { RUNNING });
-    let held = Arc::clone(&cancel);
-    let cancel_held = RunningJob {
-        cancel: held,
+    let job = RunningJob {
+        cancel: Arc::clone(&cancel),
         is_write,
     };
-    running.insert(id, cancel_held);
+    running.insert(id, job);
     Ok((id, cancel))
 }
 

@@ -36,7 +36,7 @@ pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>>
     let mut found = Vec::new();
     let overlay = Overlay::load(replica)?;
     for mut issue in replica.issues()? {
-        whole(replica, &mut issue)?;
+        add_missing_comments(replica, &mut issue)?;
         overlay.apply(&mut issue);
         if jql::matches(&query, &issue, &context) {
             found.push(issue);
@@ -66,13 +66,13 @@ pub fn search(replica: &Replica, words: &str, now_ms: i64) -> Result<Vec<Value>>
 }
 
 /// Adds all comments of the replica to an issue that was stored with a part of them.
-fn whole(replica: &Replica, issue: &mut Value) -> Result<()> {
+fn add_missing_comments(replica: &Replica, issue: &mut Value) -> Result<()> {
     let part = &issue["fields"]["comment"];
-    let held = part["comments"].as_array().map_or(0, Vec::len);
+    let count = part["comments"].as_array().map_or(0, Vec::len);
     let total = part["total"]
         .as_u64()
         .and_then(|total| usize::try_from(total).ok());
-    if total.is_none_or(|total| total <= held) {
+    if total.is_none_or(|total| total <= count) {
         return Ok(());
     }
     let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();

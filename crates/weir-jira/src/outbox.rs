@@ -324,9 +324,9 @@ impl<'a> Outbox<'a> {
         let mut fields = Map::new();
         for (name, text) in assignments {
             let info = meta::field(known, name)?;
-            let held = &current[info.id.as_str()];
-            let parsed = values::parse(self.replica, info, text, held)?;
-            fields.insert(info.id.clone(), plain_value(parsed, held));
+            let before = &current[info.id.as_str()];
+            let parsed = values::parse(self.replica, info, text, before)?;
+            fields.insert(info.id.clone(), plain_value(parsed, before));
         }
         Ok(fields)
     }
@@ -591,18 +591,18 @@ impl<'a> Outbox<'a> {
     pub fn clone_issue(&self, key: &str, assignments: &Assignments) -> Result<Op> {
         let target = self.writable_target(key)?;
         let known = meta::fields_of(self.replica, &target.issue)?;
-        let held = &target.issue["fields"];
+        let original = &target.issue["fields"];
         let mut fields = Map::new();
         for name in CLONED {
-            if !op::same(&held[*name], &Value::Null) {
-                fields.insert((*name).to_owned(), held[*name].clone());
+            if !op::same(&original[*name], &Value::Null) {
+                fields.insert((*name).to_owned(), original[*name].clone());
             }
         }
-        let summary = held["summary"].as_str().unwrap_or_default();
+        let summary = original["summary"].as_str().unwrap_or_default();
         let summary: String = format!("CLONE - {summary}").chars().take(255).collect();
         fields.insert("summary".to_owned(), summary.into());
-        fields.extend(self.plain_fields(&known, assignments, held)?);
-        let project = held["project"]["key"].as_str().unwrap_or_default();
+        fields.extend(self.plain_fields(&known, assignments, original)?);
+        let project = original["project"]["key"].as_str().unwrap_or_default();
         let op = self.queue_create(project, fields)?;
         let types = meta::link_types(self.replica)?;
         if types.iter().any(|kind| kind["name"] == "Cloners") {
@@ -683,16 +683,16 @@ impl<'a> Outbox<'a> {
 
     fn next_number(&self) -> Result<(u64, Change)> {
         self.check_writable()?;
-        let held = self.replica.get(TOPIC, COUNTER)?;
-        let last: u64 = match &held {
-            Some(held) => serde_json::from_slice(&held.bytes)?,
+        let stored = self.replica.get(TOPIC, COUNTER)?;
+        let last: u64 = match &stored {
+            Some(stored) => serde_json::from_slice(&stored.bytes)?,
             None => 0,
         };
         let number = last + 1;
         let counter = Change {
             key: COUNTER.to_owned(),
             value: Some(serde_json::to_vec(&number)?),
-            found: held.map(|held| held.offset),
+            found: stored.map(|stored| stored.offset),
         };
         Ok((number, counter))
     }
@@ -750,32 +750,32 @@ impl<'a> Outbox<'a> {
         }
         match &mut op.action {
             Action::Edit {
-                fields: held,
-                sets: held_sets,
+                fields: queued,
+                sets: queued_sets,
             } => {
-                let earlier = |name: &String| held.get(name).map(|edit| &edit.mine);
+                let earlier = |name: &String| queued.get(name).map(|edit| &edit.mine);
                 if !follows(fields, earlier) {
                     return Ok(None);
                 }
                 for (name, edit) in fields {
-                    let slot = held.entry(name.clone());
+                    let slot = queued.entry(name.clone());
                     slot.and_modify(|old| old.mine = edit.mine.clone())
                         .or_insert_with(|| edit.clone());
                 }
                 for (name, edit) in sets {
-                    let slot = held_sets.entry(name.clone()).or_default();
+                    let slot = queued_sets.entry(name.clone()).or_default();
                     merge_sets(slot, edit);
                 }
             }
-            Action::Create { fields: held, .. } => {
-                if !follows(fields, |name| held.get(name)) {
+            Action::Create { fields: queued, .. } => {
+                if !follows(fields, |name| queued.get(name)) {
                     return Ok(None);
                 }
                 for (name, edit) in fields {
-                    held.insert(name.clone(), edit.mine.clone());
+                    queued.insert(name.clone(), edit.mine.clone());
                 }
                 for (name, edit) in sets {
-                    let slot = held.entry(name.clone()).or_insert(Value::Null);
+                    let slot = queued.entry(name.clone()).or_insert(Value::Null);
                     overlay::apply_set(slot, edit);
                 }
             }
@@ -925,12 +925,12 @@ impl<'a> Outbox<'a> {
     }
 }
 
-/// The value of a field that was `held` before; a list is complete.
-fn plain_value(parsed: ParsedValue, held: &Value) -> Value {
+/// The value of a field whose value was `before`. The value of a list is the whole list.
+fn plain_value(parsed: ParsedValue, before: &Value) -> Value {
     match parsed {
         ParsedValue::Single(value) => value,
         ParsedValue::Set(edit) => {
-            let mut list = held.clone();
+            let mut list = before.clone();
             overlay::apply_set(&mut list, &edit);
             list
         }
@@ -1006,7 +1006,7 @@ fn follows<'v>(
     earlier: impl Fn(&String) -> Option<&'v Value>,
 ) -> bool {
     fields.iter().all(|(name, edit)| {
-        earlier(name).is_none_or(|held| op::same(held, &edit.base) || op::same(held, &edit.mine))
+        earlier(name).is_none_or(|value| op::same(value, &edit.base) || op::same(value, &edit.mine))
     })
 }
 

@@ -241,14 +241,14 @@ fn item_id(op: &Op) -> String {
 
 /// Adds items to a list and removes others.
 pub(crate) fn apply_set(list: &mut Value, edit: &SetEdit) {
-    let mut held: Vec<Value> = list.as_array().cloned().unwrap_or_default();
-    held.retain(|item| !edit.remove.iter().any(|gone| op::same(gone, item)));
+    let mut items: Vec<Value> = list.as_array().cloned().unwrap_or_default();
+    items.retain(|item| !edit.remove.iter().any(|gone| op::same(gone, item)));
     for item in &edit.add {
-        if !held.iter().any(|other| op::same(other, item)) {
-            held.push(item.clone());
+        if !items.iter().any(|other| op::same(other, item)) {
+            items.push(item.clone());
         }
     }
-    *list = held.into();
+    *list = items.into();
 }
 
 fn items<'v>(part: &'v mut Value, list: &str) -> &'v mut Vec<Value> {
@@ -262,11 +262,11 @@ fn items<'v>(part: &'v mut Value, list: &str) -> &'v mut Vec<Value> {
 }
 
 fn push(part: &mut Value, list: &str, item: Value) {
-    let held = items(part, list);
-    if held.iter().any(|other| other["id"] == item["id"]) {
+    let stored = items(part, list);
+    if stored.iter().any(|other| other["id"] == item["id"]) {
         return;
     }
-    held.push(item);
+    stored.push(item);
     let total = part["total"].as_u64().unwrap_or(0) + 1;
     part["total"] = total.into();
 }

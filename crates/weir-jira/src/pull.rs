@@ -660,14 +660,14 @@ impl<'a> Pull<'a> {
             let before = before.filter(|before| before.project != project);
             if let Some(before) = &before {
                 let topic = format!("issues.{}", before.project);
-                let held: Value = self.replica.read(&topic, &id)?.unwrap_or_default();
-                if updated(issue) < updated(&held) {
+                let old: Value = self.replica.read(&topic, &id)?.unwrap_or_default();
+                if updated(issue) < updated(&old) {
                     // A lagging index shows the issue in its old project.
                     self.report.stale += 1;
                     continue;
                 }
                 // The old key still finds the moved issue.
-                names.extend(held["key"].as_str().map(str::to_owned));
+                names.extend(old["key"].as_str().map(str::to_owned));
             }
             let topic = format!("issues.{project}");
             let stored = self.replica.get(&topic, &id)?;
@@ -772,12 +772,12 @@ impl<'a> Pull<'a> {
         let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
         let topic = format!("{list}.{project}");
         let part = &issue["fields"][field];
-        let (Some(held), Some(total)) = (part[list].as_array(), part["total"].as_u64()) else {
+        let (Some(embedded), Some(total)) = (part[list].as_array(), part["total"].as_u64()) else {
             // The answer does not contain the list, so the stored items remain.
             return Ok((topic, Vec::new()));
         };
-        let items = if usize::try_from(total).is_ok_and(|total| total <= held.len()) {
-            held.clone()
+        let items = if usize::try_from(total).is_ok_and(|total| total <= embedded.len()) {
+            embedded.clone()
         } else {
             self.list(&format!("issue/{id}/{field}"), list)?
         };
@@ -828,8 +828,8 @@ impl<'a> Pull<'a> {
             if found.is_empty() {
                 // The total may shrink meanwhile, so the total of this page is used.
                 let total = page["total"].as_u64();
-                let whole = total.and_then(|total| usize::try_from(total).ok());
-                if whole.is_some_and(|total| total <= start) {
+                let total = total.and_then(|total| usize::try_from(total).ok());
+                if total.is_some_and(|total| total <= start) {
                     return Ok(items);
                 }
                 return Err(JiraError::Paging("a list ends before its total"));

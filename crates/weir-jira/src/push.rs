@@ -348,8 +348,8 @@ impl Push<'_> {
     }
 
     fn offset(&self, op: &Op) -> Result<u64> {
-        let held = outbox::read(self.replica, op.number)?;
-        held.map(|(_, offset)| offset).ok_or(JiraError::Busy)
+        let stored = outbox::read(self.replica, op.number)?;
+        stored.map(|(_, offset)| offset).ok_or(JiraError::Busy)
     }
 
     /// Ends an executed operation: it leaves the outbox, or `rest` of it remains.

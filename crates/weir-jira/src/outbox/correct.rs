@@ -92,8 +92,8 @@ impl Outbox<'_> {
                     format!("operation {number} is in state {state}: it cannot be corrected");
                 return Err(JiraError::Change(text));
             }
-            let mut held = self.texts(&op)?.into_iter();
-            if !held.any(|held| held.field == field && held.text == before) {
+            let mut texts = self.texts(&op)?.into_iter();
+            if !texts.any(|part| part.field == field && part.text == before) {
                 let text = format!(
                     "{field} of operation {number} was changed meanwhile: read it again, then \
                      correct it"
@@ -114,7 +114,7 @@ impl Outbox<'_> {
     /// Replaces one of the texts of an operation.
     fn set_text(&self, op: &mut Op, field: &str, text: &str) -> Result<()> {
         match &mut op.action {
-            Action::CommentAdd { body: held } => *held = comment_body(text, held)?,
+            Action::CommentAdd { body } => *body = comment_body(text, body)?,
             Action::CommentEdit { mine, .. } => *mine = comment_body(text, mine)?,
             Action::WorklogAdd { comment, .. } => {
                 *comment = values::rich(text, comment).map_err(JiraError::Change)?;
@@ -149,8 +149,8 @@ impl Outbox<'_> {
         let (issue, known) = self.fields_of_op(op)?;
         match &mut op.action {
             Action::Create { fields, .. } | Action::Transition { fields, .. } => {
-                let held = fields.get(field).unwrap_or(&Value::Null);
-                let value = self.corrected(&known, field, text, held)?;
+                let before = fields.get(field).unwrap_or(&Value::Null);
+                let value = self.corrected(&known, field, text, before)?;
                 fields.insert(field.to_owned(), value);
             }
             Action::Edit { fields, sets } => {
@@ -186,46 +186,46 @@ impl Outbox<'_> {
         Ok((issue, known))
     }
 
-    /// Parses a text as the value of a field that replaces `held`.
+    /// Parses a text as the value of a field that replaces `before`.
     fn corrected(
         &self,
         known: &[FieldInfo],
         field: &str,
         text: &str,
-        held: &Value,
+        before: &Value,
     ) -> Result<Value> {
         let info = meta::field(known, field)?;
-        let add = held.as_array().cloned().unwrap_or_default();
+        let add = before.as_array().cloned().unwrap_or_default();
         let items = SetEdit {
             add,
             ..SetEdit::default()
         };
-        let parsed = values::parse_corrected(self.replica, info, text, held, &items)?;
-        Ok(plain_value(parsed, held))
+        let parsed = values::parse_corrected(self.replica, info, text, before, &items)?;
+        Ok(plain_value(parsed, before))
     }
 
-    /// Parses a text as the change of a list that replaces the change `held`. `shown` is the list
-    /// after `held`.
+    /// Parses a text as the change of a list that replaces the change `queued`. `shown` is the list
+    /// after `queued`.
     fn corrected_list(
         &self,
         known: &[FieldInfo],
         field: &str,
         text: &str,
-        held: &SetEdit,
+        queued: &SetEdit,
         shown: &Value,
     ) -> Result<SetEdit> {
         let info = meta::field(known, field)?;
         let mut before = shown.clone();
         let undo = SetEdit {
-            add: held.remove.clone(),
-            remove: held.add.clone(),
+            add: queued.remove.clone(),
+            remove: queued.add.clone(),
         };
         overlay::apply_set(&mut before, &undo);
         // An empty text would remove all items.
         if text.trim().is_empty() {
             return Ok(SetEdit::default());
         }
-        match values::parse_corrected(self.replica, info, text, &before, held)? {
+        match values::parse_corrected(self.replica, info, text, &before, queued)? {
             ParsedValue::Set(edit) => Ok(edit),
             ParsedValue::Single(_) => {
                 let text = format!("{field} is no longer a list: drop the change instead");

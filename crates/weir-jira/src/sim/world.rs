@@ -509,7 +509,7 @@ impl World {
             return false;
         };
         let before = issue.parts(list).len();
-        issue.parts_mut(list).retain(|held| held["id"] != part);
+        issue.parts_mut(list).retain(|item| item["id"] != part);
         let found = issue.parts(list).len() < before;
         let project = issue.project;
         if found && list == "worklog" {

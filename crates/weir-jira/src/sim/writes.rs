@@ -302,11 +302,7 @@ pub(super) fn edit(world: &mut World, id: u64, body: &Value) -> Result<(), Refus
         values.push((name.clone(), checked(world, name, value)?));
     }
     for (name, steps) in update {
-        let held = world
-            .issues
-            .get(&id)
-            .and_then(|issue| issue.fields.get(name));
-        let mut items = held.and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut items = world.list_of(id, name);
         for step in steps.as_array().into_iter().flatten() {
             if let Some(added) = step.get("add").filter(|added| !items.contains(added)) {
                 let spaces = |text: &str| text.contains(char::is_whitespace);
@@ -432,17 +428,10 @@ pub(super) fn link(world: &mut World, body: &Value) -> Result<(), Refusal> {
         Ok((issue.id, shown))
     };
     let ((inward, from), (outward, to)) = (end("inwardIssue")?, end("outwardIssue")?);
-    let held = world
-        .issues
-        .get(&inward)
-        .and_then(|issue| issue.fields.get("issuelinks"));
     let same = |link: &Value| {
         link["type"]["name"] == kind["name"] && link["outwardIssue"]["id"] == to["id"]
     };
-    if held
-        .and_then(Value::as_array)
-        .is_some_and(|links| links.iter().any(same))
-    {
+    if world.list_of(inward, "issuelinks").iter().any(same) {
         return Ok(());
     }
     let id = world.new_id().to_string();
