@@ -4,6 +4,9 @@
 //! A cursor that is moved without waiting is deferred. It becomes an intention at most
 //! `cursor_flush` later, together with all other due cursors; for each group, only the newest
 //! offset is written. Closing the store writes the remaining cursors.
+//!
+//! Invariant: a deferred cursor is removed only after it, or a newer one, has a verdict, or after an
+//! error that every later attempt would return too.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -23,59 +26,53 @@ use crate::retention;
 
 /// Maximum number of deferred cursors. When it is reached, a cursor is written immediately.
 const CURSORS_MAX: usize = 10_000;
+/// Minimum pause before a cursor that was not written is written again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// A deferred cursor.
+/// A deferred cursor. It remains in the map while it is being written.
 #[derive(Clone, Copy, Debug)]
 struct DeferredCursor {
     generation: u64,
     offset: u64,
-    due: Instant,
+    /// `None` if only a flush or a close writes it.
+    due: Option<Instant>,
+}
+
+impl DeferredCursor {
+    /// A cursor with a higher generation or, in one generation, a higher offset is newer.
+    fn position(&self) -> (u64, u64) {
+        (self.generation, self.offset)
+    }
 }
 
 /// Topic and group.
 type GroupKey = (String, String);
 type CursorEntry = (GroupKey, DeferredCursor);
 
-/// How many writes of deferred cursors were started, and how many have ended.
-#[derive(Clone, Copy, Debug, Default)]
-struct WriteCounts {
-    started: u64,
-    ended: u64,
-}
-
-impl WriteCounts {
-    fn is_running(self) -> bool {
-        self.started > self.ended
-    }
-}
-
 #[derive(Debug, Default)]
 struct State {
     cursors: BTreeMap<GroupKey, DeferredCursor>,
     retention_due: Option<Instant>,
-    /// Writes of the thread (`writes`) and of callers of `flush` (`flushes`).
-    writes: WriteCounts,
-    flushes: WriteCounts,
     is_stopping: bool,
     started: bool,
 }
 
 impl State {
-    /// Puts rejected cursors back while the store is being closed: only the last write of `stop`
-    /// still takes cursors then.
-    fn put_back(&mut self, rejected: Vec<CursorEntry>) {
-        if self.is_stopping {
-            for (name, cursor) in rejected {
-                self.cursors.entry(name).or_insert(cursor);
-            }
-        }
+    /// Copies of the cursors that match.
+    fn copies(&self, matches: impl Fn(&GroupKey, &DeferredCursor) -> bool) -> Vec<CursorEntry> {
+        let cursors = self.cursors.iter();
+        let matching = cursors.filter(|(key, cursor)| matches(key, cursor));
+        matching
+            .map(|(key, cursor)| (key.clone(), *cursor))
+            .collect()
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    cursor_flush: Duration,
 }
 
 /// The background thread and the state that it shares with callers.
@@ -83,16 +80,18 @@ struct Shared {
 pub(crate) struct BackgroundTasks {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    cursor_flush: Duration,
     retention_every: Option<Duration>,
 }
 
 impl BackgroundTasks {
     pub(crate) fn new(cursor_flush: Duration, retention_every: Option<Duration>) -> Self {
         Self {
-            shared: Arc::default(),
+            shared: Arc::new(Shared {
+                state: Mutex::default(),
+                changed: Condvar::default(),
+                cursor_flush,
+            }),
             thread: Mutex::default(),
-            cursor_flush,
             retention_every,
         }
     }
@@ -135,10 +134,8 @@ impl BackgroundTasks {
             (cursor.generation, cursor.offset) = (generation, offset);
             return true;
         }
-        let Some(due) = Instant::now().checked_add(self.cursor_flush) else {
-            return false;
-        };
-        if state.cursors.len() >= CURSORS_MAX {
+        let due = Instant::now().checked_add(self.shared.cursor_flush);
+        if due.is_none() || state.cursors.len() >= CURSORS_MAX {
             return false;
         }
         let cursor = DeferredCursor {
@@ -151,33 +148,37 @@ impl BackgroundTasks {
         true
     }
 
-    /// Removes a deferred cursor, because the caller now writes a newer offset.
-    pub(crate) fn discard_cursor(&self, topic: &str, group: &str) {
+    /// Removes the deferred cursor of a group, unless it is newer than the cursor that the caller has
+    /// written.
+    pub(crate) fn discard_cursor(
+        &self,
+        (topic, group): (&str, &str),
+        generation: u64,
+        offset: u64,
+    ) {
         let key = (topic.to_owned(), group.to_owned());
-        self.shared.state.lock().cursors.remove(&key);
+        let mut state = self.shared.state.lock();
+        let deferred = state.cursors.get(&key);
+        if deferred.is_some_and(|cursor| cursor.position() <= (generation, offset)) {
+            state.cursors.remove(&key);
+        }
     }
 
-    /// Writes all deferred cursors, or only the cursor of one group. Blocks until their verdicts,
-    /// and those of the writes that are already running, have returned. Does not wait for cursors
-    /// that are deferred later.
-    pub(crate) fn flush(&self, handle: &MaintenanceHandle, only: Option<(&str, &str)>) {
-        let only = only.map(|(topic, group)| (topic.to_owned(), group.to_owned()));
-        let mut state = self.shared.state.lock();
-        let cursors: Vec<CursorEntry> = match &only {
-            None => std::mem::take(&mut state.cursors).into_iter().collect(),
-            Some(name) => state.cursors.remove_entry(name).into_iter().collect(),
+    /// Writes all deferred cursors, or only the cursor of one group. Blocks until their verdicts
+    /// have returned. Does not wait for cursors that are deferred later.
+    ///
+    /// # Errors
+    /// The first error of a write.
+    pub(crate) fn flush(
+        &self,
+        handle: &MaintenanceHandle,
+        only: Option<(&str, &str)>,
+    ) -> Result<(), StoreError> {
+        let is_flushed = |(topic, group): &GroupKey, _: &DeferredCursor| {
+            only.is_none_or(|only| only == (topic.as_str(), group.as_str()))
         };
-        let started = state.writes.started;
-        state.flushes.started += 1;
-        drop(state);
-        let rejected = write(handle, &cursors, Notify::Now);
-        let mut state = self.shared.state.lock();
-        state.put_back(rejected);
-        state.flushes.ended += 1;
-        self.shared.changed.notify_all();
-        while state.writes.ended < started {
-            wait(&self.shared, &mut state, None);
-        }
+        let cursors = self.shared.state.lock().copies(is_flushed);
+        self.shared.write(handle, &cursors, Notify::Now)
     }
 
     fn start(&self, mut state: MutexGuard<'_, State>, handle: &MaintenanceHandle) {
@@ -216,14 +217,72 @@ impl BackgroundTasks {
         if let Some(thread) = thread {
             drop(thread.join());
         }
-        let mut state = self.shared.state.lock();
-        while state.flushes.is_running() {
-            wait(&self.shared, &mut state, None);
+        let remaining = self.shared.state.lock().copies(|_, _| true);
+        drop(self.shared.write(handle, &remaining, Notify::Last));
+    }
+}
+
+impl Shared {
+    /// Writes cursors as intentions and blocks until their verdicts are known. A verdict other than
+    /// VALID means that another member owns the group; it needs no action.
+    ///
+    /// # Errors
+    /// The first error. A cursor remains deferred if a later attempt can succeed.
+    fn write(
+        &self,
+        handle: &MaintenanceHandle,
+        cursors: &[CursorEntry],
+        notify: Notify,
+    ) -> Result<(), StoreError> {
+        let parts = cursors.chunks(CALL_ITEMS_MAX);
+        let sent: Vec<_> = parts
+            .map(|part| {
+                let moves: Vec<_> = part.iter().map(intention).collect();
+                (part, handle.propose(Author::Client, &moves, notify))
+            })
+            .collect();
+        let mut result = Ok(());
+        for (part, proposal) in sent {
+            let written = proposal.and_then(Proposal::wait).map(drop);
+            self.finish(part, written.as_ref().err());
+            result = result.and(written);
         }
-        let remaining = std::mem::take(&mut state.cursors);
-        drop(state);
-        let remaining: Vec<CursorEntry> = remaining.into_iter().collect();
-        drop(write(handle, &remaining, Notify::Last));
+        result
+    }
+
+    /// Removes the cursors of a call, except for cursors that were moved meanwhile and cursors that a
+    /// later attempt can write.
+    fn finish(&self, part: &[CursorEntry], error: Option<&StoreError>) {
+        let pause = match error {
+            None => self.cursor_flush,
+            Some(_) => self.cursor_flush.max(RETRY_PAUSE),
+        };
+        let due = Instant::now().checked_add(pause);
+        let mut state = self.state.lock();
+        for (number, (key, written)) in part.iter().enumerate() {
+            let Some(cursor) = state.cursors.get_mut(key) else {
+                continue;
+            };
+            if cursor.position() == written.position() && is_final(error, number) {
+                state.cursors.remove(key);
+            } else {
+                cursor.due = due;
+            }
+        }
+    }
+}
+
+/// Whether another attempt to write a cursor is useless after a call with this result. `number` is
+/// the position of the cursor in the call.
+fn is_final(error: Option<&StoreError>, number: usize) -> bool {
+    match error {
+        None
+        | Some(StoreError::Poisoned { .. } | StoreError::InDoubt { .. } | StoreError::ReadOnly) => {
+            true
+        }
+        // Only this cursor is invalid.
+        Some(StoreError::Refused { index, .. }) => *index == number,
+        Some(_) => false,
     }
 }
 
@@ -240,13 +299,13 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
     let mut state = shared.state.lock();
     while !state.is_stopping {
         let now = Instant::now();
-        let due = |cursor: &DeferredCursor| cursor.due <= now;
-        if state.cursors.values().any(due) {
-            let cursors = std::mem::take(&mut state.cursors);
-            let (now_due, later): (Vec<_>, Vec<_>) =
-                cursors.into_iter().partition(|(_, cursor)| due(cursor));
-            state.cursors = later.into_iter().collect();
-            state = write_due(shared, handle, state, &now_due);
+        let due = state.copies(|_, cursor| cursor.due.is_some_and(|due| due <= now));
+        if !due.is_empty() {
+            drop(state);
+            if let Err(error) = shared.write(handle, &due, Notify::Now) {
+                tracing::debug!(%error, "deferred cursors were not written");
+            }
+            state = shared.state.lock();
             continue;
         }
         if state.retention_due.is_some_and(|due| due <= now) {
@@ -259,27 +318,10 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
             state = shared.state.lock();
             continue;
         }
-        let next = state.cursors.values().map(|cursor| cursor.due).min();
+        let next = state.cursors.values().filter_map(|cursor| cursor.due).min();
         let next = [next, state.retention_due].into_iter().flatten().min();
         wait(shared, &mut state, next);
     }
-}
-
-/// Writes cursors that are due.
-fn write_due<'a>(
-    shared: &'a Shared,
-    handle: &MaintenanceHandle,
-    mut state: MutexGuard<'a, State>,
-    cursors: &[CursorEntry],
-) -> MutexGuard<'a, State> {
-    state.writes.started += 1;
-    drop(state);
-    let rejected = write(handle, cursors, Notify::Now);
-    let mut state = shared.state.lock();
-    state.put_back(rejected);
-    state.writes.ended += 1;
-    shared.changed.notify_all();
-    state
 }
 
 fn intention(((topic, group), cursor): &CursorEntry) -> Intention<'_> {
@@ -288,26 +330,6 @@ fn intention(((topic, group), cursor): &CursorEntry) -> Intention<'_> {
         offset: cursor.offset,
     };
     Intention::new(topic, Operation::Cursor { group, step })
-}
-
-/// Writes cursors as intentions and blocks until their verdicts are known. A verdict other than
-/// VALID means that another member owns the group; it needs no action. Returns the cursors that the
-/// store rejected because it is being closed.
-fn write(handle: &MaintenanceHandle, cursors: &[CursorEntry], notify: Notify) -> Vec<CursorEntry> {
-    let parts = cursors.chunks(CALL_ITEMS_MAX);
-    let sent: Vec<_> = parts
-        .map(|part| {
-            let moves: Vec<_> = part.iter().map(intention).collect();
-            (part, handle.propose(Author::Client, &moves, notify))
-        })
-        .collect();
-    let mut rejected = Vec::new();
-    for (part, proposal) in sent {
-        if matches!(proposal.and_then(Proposal::wait), Err(StoreError::Closed)) {
-            rejected.extend_from_slice(part);
-        }
-    }
-    rejected
 }
 
 /// Whether any live topic has limits.

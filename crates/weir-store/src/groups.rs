@@ -232,7 +232,8 @@ impl Store {
     /// Schedules a move of the cursor of an exclusive group, and does not return the verdict. The
     /// cursor is written within [`OpenOptions::cursor_flush`](crate::OpenOptions), at most once per
     /// group in this time. [`flush_cursors`](Self::flush_cursors) and a close write it earlier.
-    /// [`group_step`](Self::group_step) moves the cursor at once.
+    /// [`group_step`](Self::group_step) moves the cursor at once. If the write fails and a later
+    /// attempt can succeed, the store retries it.
     pub fn move_cursor(
         &self,
         topic: &str,
@@ -253,8 +254,8 @@ impl Store {
         self.group_step(topic, group, step).map(drop)
     }
 
-    /// Moves the cursor and blocks until the verdict is known. Discards a deferred cursor of this
-    /// group.
+    /// Moves the cursor and blocks until the verdict is known. Then discards a deferred cursor of
+    /// this group that is not newer.
     pub fn move_cursor_now(
         &self,
         topic: &str,
@@ -262,24 +263,33 @@ impl Store {
         generation: u64,
         offset: ConsequenceOffset,
     ) -> Result<Commit, StoreError> {
-        self.background.discard_cursor(topic, group);
         let offset = offset.0;
         let step = GroupStep::Move { generation, offset };
-        self.group_step(topic, group, step)
+        let commit = self.group_step(topic, group, step)?;
+        self.background
+            .discard_cursor((topic, group), generation, offset);
+        Ok(commit)
     }
 
-    /// Writes all deferred cursors. Blocks until these cursors, and those that are already being
-    /// written, are in the log. Does not wait for cursors that are moved later. Cursors of topics
-    /// with costly programs wait after the calls that were proposed before.
-    pub fn flush_cursors(&self) {
-        self.background.flush(&self.maintenance_handle(), None);
+    /// Writes all deferred cursors. Blocks until these cursors, including those that are already
+    /// being written, are in the log. Does not wait for cursors that are moved later. Cursors of
+    /// topics with costly programs wait after the calls that were proposed before.
+    ///
+    /// # Errors
+    /// The first error of a write. A cursor that is not in the log remains deferred if a later
+    /// attempt can succeed: after a full disk, for example, or without a leader.
+    pub fn flush_cursors(&self) -> Result<(), StoreError> {
+        self.background.flush(&self.maintenance_handle(), None)
     }
 
     /// Like `flush_cursors`, for the cursor of one group. Does not write the cursors of other
     /// groups.
-    pub fn flush_cursor(&self, topic: &str, group: &str) {
-        self.background
-            .flush(&self.maintenance_handle(), Some((topic, group)));
+    ///
+    /// # Errors
+    /// As for [`flush_cursors`](Self::flush_cursors).
+    pub fn flush_cursor(&self, topic: &str, group: &str) -> Result<(), StoreError> {
+        let only = Some((topic, group));
+        self.background.flush(&self.maintenance_handle(), only)
     }
 
     /// Claims records for a member of a keyed or shared group. Never waits for records. If no

@@ -514,15 +514,16 @@ impl Group {
     /// immediately.
     ///
     /// # Errors
-    /// Errors of writes.
+    /// Errors of writes. If the pending acknowledgements were not written, the member is still the
+    /// owner, and the call can be repeated.
     pub fn leave(&mut self) -> Result<(), WeirError> {
-        let generation = std::mem::take(&mut self.generation);
-        if generation != 0 {
-            // Only the owner may write the pending acknowledgements.
-            self.backend.flush_cursor(&self.topic, &self.name);
-            self.step(GroupStep::Leave { generation })?;
+        if self.generation == 0 {
+            return Ok(());
         }
-        Ok(())
+        // Only the owner may write the pending acknowledgements.
+        self.backend.flush_cursor(&self.topic, &self.name)?;
+        let generation = std::mem::take(&mut self.generation);
+        self.step(GroupStep::Leave { generation }).map(drop)
     }
 
     /// Returns the records one by one. Ends when none arrives within `patience`. Records that were

@@ -152,7 +152,7 @@ fn another_member_takes_over_an_exclusive_group() {
     bert.nack(&found[1..], NOW, "").unwrap();
     assert_eq!(bert.claim(10, NOW).unwrap().len(), 3, "read again");
     bert.ack_soon(&found).unwrap();
-    weir.store().unwrap().flush_cursors();
+    weir.store().unwrap().flush_cursors().unwrap();
     assert_eq!(bert.cursor().unwrap().0, 7);
     bert.leave().unwrap();
     topic.put("k6", "v").unwrap();

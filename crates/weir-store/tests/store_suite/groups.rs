@@ -433,7 +433,7 @@ fn deferred_cursors_are_written_together_or_at_the_close() {
             .unwrap();
     }
     assert_eq!(store.applied().0, before, "the moves are deferred");
-    store.flush_cursors();
+    store.flush_cursors().unwrap();
     assert_eq!(store.applied().0, before + 1, "one entry for all of them");
     assert_eq!(store.group("t", "g").unwrap().cursor.0, 30);
     store

@@ -20,6 +20,7 @@ mod commit;
 mod concurrent_crashes;
 mod crash;
 mod damage;
+mod deferred_cursors;
 mod disks;
 mod faults;
 mod fixture;

@@ -114,9 +114,10 @@ impl Backend {
         }
     }
 
-    pub(crate) fn flush_cursor(&self, topic: &str, group: &str) {
-        if let Self::Local(store) = self {
-            store.flush_cursor(topic, group);
+    pub(crate) fn flush_cursor(&self, topic: &str, group: &str) -> Result<(), StoreError> {
+        match self {
+            Self::Local(store) => store.flush_cursor(topic, group),
+            Self::Remote(_) => Ok(()),
         }
     }
 
