@@ -512,10 +512,10 @@ edited before, or nil."
                 weir-jira--commit commit)
           (add-hook 'kill-buffer-query-functions #'weir-jira--may-kill nil t)
           (add-hook 'kill-emacs-query-functions #'weir-jira--may-exit)
-          (when (cl-some (lambda (held)
-                           (and held (string-match-p
+          (when (cl-some (lambda (part)
+                           (and part (string-match-p
                                       "^\\(?:<<<<<<< \\(?:mine\\|draft\\)\\|>>>>>>> theirs\\)$"
-                                      held)))
+                                      part)))
                          (list draft text))
             (setq weir-jira--had-conflicts t)
             (smerge-mode 1))
@@ -715,12 +715,12 @@ The comment of the worklog is then edited in a buffer."
          (key (weir-jira--key-or-error))
          (seconds (weir-jira--seconds time))
          (base (weir-jira--edit-base site key))
-         (held (weir-jira--worklog-data worklog))
-         (text (plist-get held :text)))
+         (data (weir-jira--worklog-data worklog))
+         (text (plist-get data :text)))
     (weir-jira--edit-text
      site (format "worklog %s %s" key worklog) text
      (lambda (site new done failed)
-       (unless (and (equal new text) (= seconds (plist-get held :seconds)))
+       (unless (and (equal new text) (= seconds (plist-get data :seconds)))
          (weir-jira--change-then site done "edit-worklog"
                                  (list key worklog (number-to-string seconds) "" new)
                                  base failed))))))
@@ -1043,9 +1043,9 @@ a link are corrected in the minibuffer."
          (texts (weir--jira-offered (weir-jira--site-handle site) "texts" number))
          (fields (mapcar (lambda (text) (plist-get text :field)) texts))
          (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
-         (held (weir-jira--of-field field :field texts))
-         (text (plist-get held :text))
-         (allowed (plist-get held :allowed)))
+         (shown (weir-jira--of-field field :field texts))
+         (text (plist-get shown :text))
+         (allowed (plist-get shown :allowed)))
     (cond
      ((not (member (plist-get op :state) '("queued" "rejected")))
       (user-error "This change is in state %s and cannot be corrected" (plist-get op :state)))

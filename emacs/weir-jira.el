@@ -1142,7 +1142,7 @@ The order becomes part of the query, so that `weir-jira-save-view' keeps it."
 
 (defun weir-jira-set-columns (names)
   "Show the columns NAMES in the list, in this order.
-The last one gets the rest of the line.  `weir-jira-save-view' keeps them."
+The last one gets the rest of the line.  `weir-jira-save-view' stores them."
   (interactive
    (list (completing-read-multiple
           "Columns: " weir-jira--widths nil t
@@ -1150,10 +1150,10 @@ The last one gets the rest of the line.  `weir-jira-save-view' keeps them."
    weir-jira-list-mode)
   (unless names
     (user-error "A list needs a column"))
-  (let ((held (or weir-jira--columns weir-jira-columns)))
+  (let ((current (or weir-jira--columns weir-jira-columns)))
     (setq weir-jira--columns
           (mapcar (lambda (name)
-                    (let ((width (cdr (assoc name held))))
+                    (let ((width (cdr (assoc name current))))
                       (cons name
                             (cond ((equal name (car (last names))) 0)
                                   ((and width (> width 0)) width)

@@ -281,8 +281,8 @@ fn no_comment_is_removed_because_of_a_faulty_page() {
         world.sim.control("POST", "/_sim/comments", &body);
         world.pull();
         let location = world.replica.locate("AA-1").unwrap().unwrap();
-        let held = world.replica.comments(&location).unwrap().len();
-        assert!(held >= 250, "{held}");
+        let count = world.replica.comments(&location).unwrap().len();
+        assert!(count >= 250, "{count}");
         world.edit("AA-1", &json!({"summary": "again"}));
         if let Some(text) = error {
             // The second page of the comments fails; the first one was already read.
@@ -297,7 +297,7 @@ fn no_comment_is_removed_because_of_a_faulty_page() {
             world.pull();
         }
         let comments = world.replica.comments(&location).unwrap();
-        assert_eq!(comments.len(), held, "{fault}");
+        assert_eq!(comments.len(), count, "{fault}");
         world.sim.control("DELETE", "/_sim/faults", &Value::Null);
         world.pull();
         world.converged();

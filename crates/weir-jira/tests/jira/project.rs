@@ -16,7 +16,7 @@ fn new(key: &str, name: &str) -> NewProject {
 }
 
 /// The project of the replica with this key, and whether it is visible.
-fn held(world: &World, key: &str) -> (Value, bool) {
+fn stored_project(world: &World, key: &str) -> (Value, bool) {
     let all = world.replica.projects().unwrap();
     let mut own = all
         .into_iter()
@@ -36,7 +36,7 @@ fn a_project_is_created_edited_and_deleted() {
         (&json!("NEW"), &json!("The new one"))
     );
     assert_eq!(made["lead"]["accountId"], "user-0");
-    assert!(held(&world, "NEW").1);
+    assert!(stored_project(&world, "NEW").1);
     // Issues can be created in the project immediately.
     let outbox = world.outbox();
     outbox.create("NEW", "Task", "first", &[], None).unwrap();
@@ -53,12 +53,12 @@ fn a_project_is_created_edited_and_deleted() {
         ("assignee", "lead"),
     ]);
     project::edit(client, replica, "NEW", &fields).unwrap();
-    let project = held(&world, "NEW").0;
+    let project = stored_project(&world, "NEW").0;
     assert_eq!(project["name"], "Renamed");
     assert_eq!(project["lead"]["accountId"], "user-2");
     assert_eq!(project["assigneeType"], "PROJECT_LEAD");
     assert!(project::delete(client, replica, "NEW").unwrap());
-    assert!(!held(&world, "NEW").1);
+    assert!(!stored_project(&world, "NEW").1);
     assert!(!project::delete(client, replica, "NEW").unwrap());
     // The replica still has the issues.
     assert_eq!(outbox.show("NEW-1").unwrap()["fields"]["summary"], "first");
@@ -121,7 +121,7 @@ fn a_lost_connection_creates_no_project_twice() {
         if !arrives {
             project::create(client, replica, &new("NEW", "new")).unwrap();
         }
-        assert!(held(&world, "NEW").1);
+        assert!(stored_project(&world, "NEW").1);
         world.fault(
             "DELETE",
             "/rest/api/3/project/*",

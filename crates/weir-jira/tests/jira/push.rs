@@ -113,13 +113,13 @@ fn a_rejected_change_is_corrected_and_sent_once() {
     assert_eq!(world.push().rejected, 1);
     let op = outbox.ops().unwrap().remove(0);
     assert_eq!(op.state, State::Rejected);
-    let [held] = outbox.texts(&op).unwrap().try_into().unwrap();
+    let [shown] = outbox.texts(&op).unwrap().try_into().unwrap();
     assert_eq!(
-        (held.field.as_str(), held.text.trim()),
+        (shown.field.as_str(), shown.text.trim()),
         ("comment", "a *bold* mistkae")
     );
     let op = outbox
-        .correct(&op.id, "comment", &held.text, "a *bold* mistake")
+        .correct(&op.id, "comment", &shown.text, "a *bold* mistake")
         .unwrap();
     assert_eq!((op.state, op.problem.as_deref()), (State::Queued, None));
     deny(false);
@@ -151,9 +151,9 @@ fn a_rejected_change_is_corrected_and_sent_once() {
         ("labels", "a", "b,c"),
     ] {
         let texts = outbox.texts(&outbox.find(&op.id).unwrap()).unwrap();
-        let held = texts.iter().find(|held| held.field == field).unwrap();
-        assert_eq!(held.text.trim(), before);
-        outbox.correct(&op.id, field, &held.text, after).unwrap();
+        let shown = texts.iter().find(|shown| shown.field == field).unwrap();
+        assert_eq!(shown.text.trim(), before);
+        outbox.correct(&op.id, field, &shown.text, after).unwrap();
     }
     world.push();
     let site = world.site();
@@ -171,7 +171,7 @@ fn texts(world: &World, op: &str) -> Vec<(String, String)> {
     let texts = outbox.texts(&outbox.find(op).unwrap()).unwrap();
     texts
         .into_iter()
-        .map(|held| (held.field, held.text))
+        .map(|shown| (shown.field, shown.text))
         .collect()
 }
 
@@ -356,8 +356,8 @@ fn a_field_of_a_transition_is_corrected() {
     let outbox = world.outbox();
     let fields = [text("resolution", "Fixed")];
     outbox.transition("AA-1", "Done", &fields, None).unwrap();
-    let held = outbox.texts(&outbox.find("1").unwrap()).unwrap();
-    assert_eq!(held[0].allowed, ["Fixed", "Won't do"]);
+    let texts = outbox.texts(&outbox.find("1").unwrap()).unwrap();
+    assert_eq!(texts[0].allowed, ["Fixed", "Won't do"]);
     outbox
         .correct("1", "resolution", "Fixed", "Won't do")
         .unwrap();
