@@ -216,7 +216,7 @@ impl Client {
     }
 
     /// Sends a POST that only reads, such as a search.
-    pub fn ask<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
+    pub fn read_by_post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
         self.decoded("POST", path, Some(body))
     }
 

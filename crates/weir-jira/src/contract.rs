@@ -230,8 +230,8 @@ impl Site<'_> {
 
     fn search(&self, body: &Value) -> Result<Value> {
         match self.client.deployment() {
-            Deployment::Cloud => self.client.ask("search/jql", body),
-            Deployment::DataCenter => self.client.ask("search", body),
+            Deployment::Cloud => self.client.read_by_post("search/jql", body),
+            Deployment::DataCenter => self.client.read_by_post("search", body),
         }
     }
 
@@ -342,7 +342,7 @@ fn projects(site: &Site<'_>) -> CheckResult {
 
 fn old_search(site: &Site<'_>) -> CheckResult {
     let body = json!({"jql": site.jql("updated ASC"), "maxResults": 1});
-    refused(site.client.ask("search", &body), 410)
+    refused(site.client.read_by_post("search", &body), 410)
 }
 
 fn search_page(site: &Site<'_>) -> CheckResult {
@@ -445,7 +445,7 @@ fn search_ids(site: &Site<'_>) -> CheckResult {
 fn bulk(site: &Site<'_>) -> CheckResult {
     let id = id_of(site.issue()?);
     let body = json!({"issueIdsOrKeys": [id, NO_ISSUE], "fields": ["summary"]});
-    let found: Value = succeeded(site.client.ask("issue/bulkfetch", &body))?;
+    let found: Value = succeeded(site.client.read_by_post("issue/bulkfetch", &body))?;
     let issues = found["issues"].as_array().cloned().unwrap_or_default();
     let ids: Vec<&str> = issues.iter().map(id_of).collect();
     ensure(ids == [id], "the answer is not the existing issue alone")

@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
             if let Some(token) = &token {
                 body["nextPageToken"] = token.as_str().into();
             }
-            let page: Value = self.client.ask("search/jql", &body)?;
+            let page: Value = self.client.read_by_post("search/jql", &body)?;
             for issue in page["issues"].as_array().into_iter().flatten() {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let marker = text(&issue["properties"][MARKER]["id"]);

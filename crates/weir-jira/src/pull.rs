@@ -860,7 +860,9 @@ impl<'a> Pull<'a> {
             found => found?,
         };
         for ids in changed.chunks(WORKLOGS) {
-            let found: Vec<Value> = self.client.ask("worklog/list", &json!({"ids": ids}))?;
+            let found: Vec<Value> = self
+                .client
+                .read_by_post("worklog/list", &json!({"ids": ids}))?;
             self.store_worklogs(&found)?;
         }
         let (deleted, deleted_until) = self.feed("worklog/deleted", deleted_since - overlap_ms)?;
@@ -1090,7 +1092,7 @@ impl<'a> Pull<'a> {
             return self.page(&jql, &["*all"], BULK, None, &[]);
         }
         let body = json!({"issueIdsOrKeys": ids, "fields": ["*all"]});
-        self.client.ask("issue/bulkfetch", &body)
+        self.client.read_by_post("issue/bulkfetch", &body)
     }
 
     /// Removes an issue from a project, and with `names` also its keys. The records remain in the

@@ -47,7 +47,7 @@ impl Search<'_> {
         if !self.current.is_empty() {
             body["reconcileIssues"] = self.current.into();
         }
-        client.ask("search/jql", &body)
+        client.read_by_post("search/jql", &body)
     }
 
     /// The next page begins after the received rows, because a site may send fewer than requested.
@@ -56,7 +56,7 @@ impl Search<'_> {
         // Ids of deleted issues must not fail the query.
         let body: Value = json!({"jql": self.jql, "fields": self.fields, "startAt": start,
             "maxResults": self.most, "validateQuery": false});
-        let mut page: Page = client.ask("search", &body)?;
+        let mut page: Page = client.read_by_post("search", &body)?;
         let end = start + page.issues.len();
         let last = page.issues.is_empty() || page.total.is_some_and(|total| end >= total);
         page.next = (!last).then(|| end.to_string());

@@ -38,12 +38,12 @@ pub struct SiteAnswer {
 /// # Errors
 /// `EmptyQuery` if the query has no condition; `Status` with the message of the site if the site
 /// rejects the query.
-pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<SiteAnswer> {
+pub fn fetch(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<SiteAnswer> {
     let jql = jql.trim();
-    let order = jql
+    let has_only_order = jql
         .get(..8)
         .is_some_and(|word| word.eq_ignore_ascii_case("order by"));
-    if jql.is_empty() || order {
+    if jql.is_empty() || has_only_order {
         return Err(JiraError::EmptyQuery);
     }
     let (mut ids, mut token) = (Vec::new(), None::<String>);
@@ -85,14 +85,14 @@ pub fn ask(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result
 /// equal to `now_ms`.
 ///
 /// # Errors
-/// As [`ask`]; `Transport` if the site cannot be reached and there is no last answer.
-pub fn ask_or_cached(
+/// As [`fetch`]; `Transport` if the site cannot be reached and there is no last answer.
+pub fn fetch_or_cached(
     client: &Client,
     replica: &Replica,
     jql: &str,
     now_ms: i64,
 ) -> Result<SiteAnswer> {
-    match ask(client, replica, jql, now_ms) {
+    match fetch(client, replica, jql, now_ms) {
         Err(error @ JiraError::Transport { .. }) => replica.read(TOPIC, jql.trim())?.ok_or(error),
         answer => answer,
     }

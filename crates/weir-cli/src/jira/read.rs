@@ -120,7 +120,7 @@ pub(super) fn list(
         let client = client(caller, &name, &site)?;
         return print(caller, named, Access::Write, args.limit, |replica| {
             let now = now_ms();
-            let answer = site_query::ask_or_cached(&client, replica, jql, now)?;
+            let answer = site_query::fetch_or_cached(&client, replica, jql, now)?;
             if answer.at_ms != now {
                 let at = time::format(answer.at_ms);
                 let text = format!("the site is not reachable; this result is from {at}");

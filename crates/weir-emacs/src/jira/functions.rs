@@ -521,7 +521,8 @@ fn ask(env: &Env, jira: &Site, token: Value<'_>, jql: Value<'_>) -> Result<u64> 
     let shared = Arc::clone(&jira.shared);
     let started = work::task("weir-jira-ask", move |_| {
         let now = now_ms();
-        let answer = weir_jira::site_query::ask_or_cached(&client()?, &shared.replica, &jql, now)?;
+        let answer =
+            weir_jira::site_query::fetch_or_cached(&client()?, &shared.replica, &jql, now)?;
         let minutes = (now - answer.at_ms) / 60_000;
         let fresh = answer.at_ms == now;
         Ok(Answer::Json(

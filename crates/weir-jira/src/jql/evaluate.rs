@@ -330,7 +330,7 @@ fn start(name: &str, context: &Context) -> Option<Zoned> {
 fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
     let fields = &issue["fields"];
     let mut found: Vec<Cow<'a, str>> = Vec::new();
-    let mut named = |value: &'a Value, names: &[&str]| {
+    let mut add_parts = |value: &'a Value, names: &[&str]| {
         for name in names {
             match &value[*name] {
                 Value::String(text) => found.push(text.into()),
@@ -342,14 +342,14 @@ fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
     // Data Center has `name` in place of `accountId`.
     let person = &["accountId", "name", "displayName", "emailAddress"];
     match field {
-        "key" | "issue" | "issuekey" => named(issue, &["key"]),
-        "id" => named(issue, &["id"]),
-        "project" => named(&fields["project"], &["key", "id", "name"]),
-        "issuetype" | "type" => named(&fields["issuetype"], &["name", "id"]),
-        "status" | "priority" | "resolution" => named(&fields[field], &["name", "id"]),
-        "statuscategory" => named(&fields["status"]["statusCategory"], &["key", "name"]),
-        "assignee" | "reporter" | "creator" => named(&fields[field], person),
-        "parent" => named(&fields["parent"], &["key", "id"]),
+        "key" | "issue" | "issuekey" => add_parts(issue, &["key"]),
+        "id" => add_parts(issue, &["id"]),
+        "project" => add_parts(&fields["project"], &["key", "id", "name"]),
+        "issuetype" | "type" => add_parts(&fields["issuetype"], &["name", "id"]),
+        "status" | "priority" | "resolution" => add_parts(&fields[field], &["name", "id"]),
+        "statuscategory" => add_parts(&fields["status"]["statusCategory"], &["key", "name"]),
+        "assignee" | "reporter" | "creator" => add_parts(&fields[field], person),
+        "parent" => add_parts(&fields["parent"], &["key", "id"]),
         "labels" => found.extend(strings(&fields["labels"])),
         "component" | "fixversion" => {
             let name = if field == "component" {
@@ -358,14 +358,14 @@ fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
                 "fixVersions"
             };
             for item in fields[name].as_array().into_iter().flatten() {
-                named(item, &["name", "id"]);
+                add_parts(item, &["name", "id"]);
             }
         }
-        "summary" => named(fields, &["summary"]),
+        "summary" => add_parts(fields, &["summary"]),
         "description" => found.push(plain_text(&fields["description"]).into()),
         "comment" => found.extend(comments(fields)),
         "text" => {
-            named(fields, &["summary"]);
+            add_parts(fields, &["summary"]);
             found.push(plain_text(&fields["description"]).into());
             found.extend(comments(fields));
         }
@@ -375,7 +375,7 @@ fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
                 .and_then(|id| id.strip_suffix(']'))
             {
                 let value = &fields[format!("customfield_{id}").as_str()];
-                named(value, &["value", "name", "id", "displayName"]);
+                add_parts(value, &["value", "name", "id", "displayName"]);
                 found.extend(strings(value));
                 match value {
                     Value::String(text) => found.push(text.into()),

@@ -52,7 +52,7 @@ fn a_replica_is_pulled_listed_shown_and_searched() {
             .all(|issue| issue["fields"]["assignee"]["name"] == "user-0")
     );
     let jql = "project = AA ORDER BY key DESC";
-    let asked = site_query::ask(&world.client, &world.replica, jql, now).unwrap();
+    let asked = site_query::fetch(&world.client, &world.replica, jql, now).unwrap();
     let wanted = offline::select(&world.replica, jql, now).unwrap();
     assert!(wanted.len() > 10, "more than one page");
     assert_eq!(site_query::issues(&world.replica, &asked).unwrap(), wanted);

@@ -558,7 +558,7 @@ fn a_day_of_a_query_is_in_the_time_zone_of_the_account() {
         let rows = index.select(query, world.now(), usize::MAX).unwrap();
         let rows: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
         assert_eq!(rows, wanted, "{query}");
-        let asked = site_query::ask_or_cached(&world.client, &world.replica, query, world.now());
+        let asked = site_query::fetch_or_cached(&world.client, &world.replica, query, world.now());
         assert_eq!(asked.unwrap().ids.len(), wanted.len(), "{query}");
     }
 }
@@ -618,7 +618,7 @@ fn the_last_answer_of_the_site_to_a_query_is_stored() {
             .map(|issue| issue["key"].as_str().unwrap().to_owned());
         keys.collect()
     };
-    let asked = site_query::ask(client, replica, jql, 7).unwrap();
+    let asked = site_query::fetch(client, replica, jql, 7).unwrap();
     let wanted = offline::select(replica, jql, world.now()).unwrap();
     assert!(wanted.len() > 10, "more than one page");
     assert_eq!(
@@ -634,11 +634,11 @@ fn the_last_answer_of_the_site_to_a_query_is_stored() {
     // A query without a condition fails, and so does a query that the site rejects.
     let before = client.requests();
     for empty in ["", "  ", "order by key"] {
-        let error = site_query::ask(client, replica, empty, 8).unwrap_err();
+        let error = site_query::fetch(client, replica, empty, 8).unwrap_err();
         assert!(matches!(error, JiraError::EmptyQuery), "{error}");
     }
     assert_eq!(client.requests(), before);
-    let error = site_query::ask_or_cached(client, replica, "colour = red", 8).unwrap_err();
+    let error = site_query::fetch_or_cached(client, replica, "colour = red", 8).unwrap_err();
     assert!(
         matches!(error, JiraError::Status { status: 400, .. }),
         "{error}"
@@ -647,9 +647,9 @@ fn the_last_answer_of_the_site_to_a_query_is_stored() {
     let fault = serde_json::json!({"name": "reset-before"});
     world.fault("POST", "/rest/api/3/search/jql", 1, 0, &fault);
     assert_eq!(
-        site_query::ask_or_cached(client, replica, jql, 9).unwrap(),
+        site_query::fetch_or_cached(client, replica, jql, 9).unwrap(),
         asked
     );
-    let error = site_query::ask_or_cached(client, replica, "project = BB", 9).unwrap_err();
+    let error = site_query::fetch_or_cached(client, replica, "project = BB", 9).unwrap_err();
     assert!(matches!(error, JiraError::Transport { .. }), "{error}");
 }
