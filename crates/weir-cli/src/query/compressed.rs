@@ -24,7 +24,7 @@ fn of(path: &Path) -> Option<Compression> {
     }
 }
 
-/// Whether the name says that the file is compressed.
+/// Whether the file is compressed, by its name.
 pub(super) fn is(path: &Path) -> bool {
     of(path).is_some()
 }
@@ -79,8 +79,9 @@ pub(super) fn open_in_thread(path: &Path) -> io::Result<Box<dyn Read + Send>> {
 
 /// Uncompressed bytes of a chunk.
 const CHUNK_BYTES: u64 = 128 << 10;
-/// Number of chunks that wait for the reader.
-const CHUNKS_AHEAD: usize = 2;
+/// Number of chunks that wait for the reader. Together they are larger than a page, so that the
+/// thread decompresses the next page while the query reads the current one.
+const CHUNKS_AHEAD: usize = 16;
 
 /// The reader of a file that a thread decompresses. The last chunk is empty.
 struct Ahead {
