@@ -164,7 +164,7 @@ fn failed(text: impl Into<String>) -> Outcome {
 }
 
 /// Checks that a request succeeds.
-fn done<T>(result: Result<T>) -> std::result::Result<T, Outcome> {
+fn succeeded<T>(result: Result<T>) -> std::result::Result<T, Outcome> {
     result.map_err(|error| failed(error.to_string()))
 }
 

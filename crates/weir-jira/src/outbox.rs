@@ -512,15 +512,15 @@ impl<'a> Outbox<'a> {
             ));
         }
         let types = meta::link_types(self.replica)?;
-        let called = |kind: &Value, name: &str| {
-            kind[name]
+        let has_phrase = |kind: &Value, end: &str| {
+            kind[end]
                 .as_str()
                 .is_some_and(|text| text.eq_ignore_ascii_case(phrase))
         };
         let outward = types
             .iter()
-            .find(|kind| called(kind, "outward") || called(kind, "name"));
-        let inward = types.iter().find(|kind| called(kind, "inward"));
+            .find(|kind| has_phrase(kind, "outward") || has_phrase(kind, "name"));
+        let inward = types.iter().find(|kind| has_phrase(kind, "inward"));
         // The issue at the inward end shows the outward phrase.
         let (kind, inward, outward) = match (outward, inward) {
             (Some(kind), _) => (kind, own.to_owned(), other),
@@ -557,13 +557,12 @@ impl<'a> Outbox<'a> {
         self.check_writable()?;
         let (id, key) = self.project(project)?;
         let types = meta::types(self.replica, &id)?;
-        let called = |own: &&Value| meta::name_of(own).eq_ignore_ascii_case(kind);
-        let issuetype = match types.iter().find(called) {
-            Some(own) => json!({"id": own["id"], "name": own["name"]}),
+        let has_name = |found: &&Value| meta::name_of(found).eq_ignore_ascii_case(kind);
+        let issuetype = match types.iter().find(has_name) {
+            Some(found) => json!({"id": found["id"], "name": found["name"]}),
             None if types.is_empty() => json!({"name": kind}),
             None => {
-                let possible: Vec<String> = types.iter().map(meta::name_of).collect();
-                let names = possible;
+                let names: Vec<String> = types.iter().map(meta::name_of).collect();
                 let what = format!(
                     "{kind:?} is not a type of {key}; choose from {}",
                     names.join(", ")
@@ -574,8 +573,8 @@ impl<'a> Outbox<'a> {
         };
         let known = meta::fields_for(self.replica, &id, kind)?;
         let mut fields = self.plain_fields(&known, assignments, &Value::Null)?;
-        let line = [("summary".to_owned(), summary.to_owned())];
-        fields.extend(self.plain_fields(&known, &line, &Value::Null)?);
+        let summary = [("summary".to_owned(), summary.to_owned())];
+        fields.extend(self.plain_fields(&known, &summary, &Value::Null)?);
         fields.insert("issuetype".to_owned(), issuetype);
         if let Some(parent) = parent {
             let parent = self.writable_target(parent)?;
@@ -875,14 +874,14 @@ impl<'a> Outbox<'a> {
             };
             return Err(JiraError::Change(text));
         }
-        let whole = matches!(
+        let has_no_fields = matches!(
             op.action,
             Action::CommentDelete { .. }
                 | Action::Transition { .. }
                 | Action::WorklogEdit { .. }
                 | Action::WorklogDelete { .. }
         );
-        if choice == Choice::Theirs && whole {
+        if choice == Choice::Theirs && has_no_fields {
             return Ok(false);
         }
         let merged = match value {

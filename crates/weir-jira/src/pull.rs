@@ -634,8 +634,8 @@ impl<'a> Pull<'a> {
             match self.store_changed(&rows) {
                 // Another pull wrote to the same topic at the same time.
                 Err(JiraError::Busy) if attempt < RACES_MAX => {}
-                kept => {
-                    kept?;
+                result => {
+                    result?;
                     break;
                 }
             }
@@ -649,7 +649,7 @@ impl<'a> Pull<'a> {
         let mut aliases: BTreeMap<String, Change> = BTreeMap::new();
         let mut moved_aliases: BTreeMap<String, Change> = BTreeMap::new();
         let mut moved: BTreeSet<(String, String)> = BTreeSet::new();
-        let mut kept = BTreeMap::new();
+        let mut stored_issues = BTreeMap::new();
         for (raw, issue) in rows {
             let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
             if id.is_empty() || project.is_empty() {
@@ -685,9 +685,9 @@ impl<'a> Pull<'a> {
                 Decision::Same => {}
                 // An issue twice on one page: the second one is compared after the first one is
                 // stored.
-                Decision::Store if kept.contains_key(&id) => continue,
+                Decision::Store if stored_issues.contains_key(&id) => continue,
                 Decision::Store => {
-                    kept.insert(id.clone(), issue);
+                    stored_issues.insert(id.clone(), issue);
                     changes.entry(topic).or_default().push(Change {
                         key: id.clone(),
                         value: Some(raw.get().as_bytes().to_vec()),
@@ -713,8 +713,8 @@ impl<'a> Pull<'a> {
         // last, because its names refer to it until they refer to the new one.
         let aliases: Vec<Change> = aliases.into_values().collect();
         self.write("aliases", &aliases)?;
-        let count = u64::try_from(kept.len()).unwrap_or(0);
-        self.store_parts(kept.into_values())?;
+        let count = u64::try_from(stored_issues.len()).unwrap_or(0);
+        self.store_parts(stored_issues.into_values())?;
         self.write_all(changes)?;
         let aliases: Vec<Change> = moved_aliases.into_values().collect();
         self.write("aliases", &aliases)?;
