@@ -141,7 +141,7 @@ pub enum Peers {
     Libraries,
     /// Redis, NATS, etcd, Kafka.
     Brokers,
-    /// Event stores in Rust: UmaDB and S2.
+    /// Event stores in Rust: `UmaDB` and S2.
     Stores,
     /// HTTP servers and the client that loads them.
     Http,
