@@ -258,8 +258,12 @@ impl Edge {
             let budget = &self.shared.admission.bodies;
             return Err(too_large(max, &Reservation::new(budget)));
         }
-        if head.method.writes() && self.shared.phase() >= Phase::Cut {
-            return Err(Problem::new(Kind::Draining, "").code(ErrorCode::Draining));
+        if head.method.writes() {
+            if self.shared.phase() >= Phase::Cut {
+                return Err(Problem::new(Kind::Draining, "").code(ErrorCode::Draining));
+            }
+            // After the write, its outcome must be sent.
+            coding::check_acceptable(head)?;
         }
         Ok(Checked::Routed(operation))
     }
@@ -368,21 +372,25 @@ impl Edge {
             Err(problem) => Err(problem),
         };
         let result = match result {
-            Ok(reply) => self.reserve_response(reply).await,
+            Ok(reply) => self.reserve_response(&call, reply).await,
             Err(problem) => Err(problem),
         };
         self.finish(&call, result)
     }
 
     /// Reserves the memory of a response until it is sent. Operations that return records
-    /// have reserved their memory before.
-    async fn reserve_response(&self, mut reply: Reply) -> Result<Reply, Problem> {
+    /// have reserved their memory before. The response to a write is sent even if the budget is used
+    /// up, because the write was executed.
+    async fn reserve_response(&self, call: &Call, mut reply: Reply) -> Result<Reply, Problem> {
         if let Body::Bytes(bytes) = reply.body {
             let budget = &self.shared.admission.answers;
             let reservation = reply.reservation.take();
             let mut reservation =
                 reservation.map_or_else(|| Reservation::new(budget), |reservation| *reservation);
-            reservation.cover(bytes.len()).await.map_err(busy)?;
+            let is_reserved = reservation.cover(bytes.len()).await;
+            if !call.head.method.writes() {
+                is_reserved.map_err(busy)?;
+            }
             reply.body = Body::Bytes(reservation.attach(bytes));
         }
         Ok(reply)

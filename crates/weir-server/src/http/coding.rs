@@ -187,7 +187,24 @@ fn is_compressible(media_type: &str) -> bool {
         )
 }
 
-/// Compresses a response if the client accepts a coding.
+/// Checks that the client accepts the plain form of a response, or a supported coding.
+pub(crate) fn check_acceptable(head: &Head) -> Result<(), Problem> {
+    if head.has(FieldName::AcceptEncoding) && accept::coding(head, OFFERS).is_err() {
+        return Err(not_acceptable());
+    }
+    Ok(())
+}
+
+fn not_acceptable() -> Problem {
+    Problem::new(
+        Kind::NotAcceptable,
+        "accept-encoding excludes the plain form and every supported coding",
+    )
+    .field("accept-encoding", ACCEPTED)
+}
+
+/// Compresses a response if the client accepts a coding. If the compression fails, the response stays
+/// plain.
 pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Problem> {
     if !head.has(FieldName::AcceptEncoding) {
         return Ok(reply);
@@ -200,13 +217,7 @@ pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Probl
     let compressible = reply.get("content-type").is_some_and(is_compressible);
     let coding = match choice {
         Err(()) if bytes.is_empty() => return Ok(reply),
-        Err(()) => {
-            return Err(Problem::new(
-                Kind::NotAcceptable,
-                "accept-encoding excludes the plain form and every supported coding",
-            )
-            .field("accept-encoding", ACCEPTED));
-        }
+        Err(()) => return Err(not_acceptable()),
         Ok(None) => return Ok(reply),
         Ok(Some(coding)) => coding,
     };
@@ -218,10 +229,11 @@ pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Probl
         compress(coding, &plain).map_err(|_| Problem::new(Kind::Internal, "the compression failed"))
     };
     let coded = if bytes.len() <= INLINE_WORK_BYTES {
-        work()?
+        work()
     } else {
-        offload::run(work).await?
+        offload::run(work).await
     };
+    let Ok(coded) = coded else { return Ok(reply) };
     reply.body = Body::Bytes(coded.into());
     reply.add("content-encoding", coding.name());
     if reply.get("vary").is_none() {

@@ -221,6 +221,32 @@ fn responses_are_compressed_on_request() {
 }
 
 #[test]
+fn a_write_without_an_acceptable_coding_is_refused_before_it_is_executed() {
+    let world = world();
+    let transaction = br#"{"operations":[{"op":"put","key":"a","value":1}]}"#;
+    for (line, fields, body) in [
+        ("POST /v1/topics/t/transactions", "", &transaction[..]),
+        (
+            "POST /v1/topics/t/events",
+            "Content-Type: application/x-ndjson",
+            b"1\n2\n",
+        ),
+        ("POST /v1/topics/t/events", "", b"1"),
+        ("PUT /v1/topics/other", "", b""),
+    ] {
+        let fields = format!("Accept-Encoding: identity;q=0\n{fields}");
+        let reply = world.ask(line, &fields, body);
+        assert_eq!(
+            (reply.status, &*reply.problem()),
+            (406, "not-acceptable"),
+            "{line}"
+        );
+    }
+    assert_eq!(world.store.topic("t").unwrap().last.0, 1);
+    assert!(world.store.topic("other").is_none());
+}
+
+#[test]
 fn large_payloads_are_returned_unchanged() {
     let world = world();
     let bytes: Vec<u8> = (0..900_000_u32)

@@ -160,6 +160,31 @@ fn a_page_ends_when_the_response_budget_is_used_up() {
 }
 
 #[test]
+fn the_outcomes_of_a_write_are_sent_when_the_response_budget_is_used_up() {
+    const ITEMS: usize = 2000;
+    let world = with_value(&[
+        ("body_rate_after", "10m"),
+        ("memory_max", "256MiB"),
+        ("answers_budget", "16MiB"),
+    ]);
+    let mut client = world.client();
+    client.send(&request("GET /v1/topics/t/keys/large", "", b""));
+    assert_eq!(status(&client.stream), "200");
+    // Every second item is refused, so that the response lists a run for each item.
+    let pair = "{\"key\":\"a\",\"value\":1}\n{\"key\":\"a\",\"value\":1,\"expect\":{\"key-absent\":true}}\n";
+    let reply = world.ask(
+        "POST /v1/topics/t/events?mode=records",
+        "Content-Type: application/x-ndjson",
+        pair.repeat(ITEMS / 2).as_bytes(),
+    );
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert!(reply.body.len() > 64 << 10);
+    assert_eq!(reply.json()["items"], ITEMS);
+    assert_eq!(reply.json()["valid"], ITEMS / 2);
+    assert_eq!(client.reply(false).body.len(), VALUE_BYTES);
+}
+
+#[test]
 fn a_client_that_sends_a_large_body_too_slowly_is_disconnected() {
     // Above the small size, the client must send at least 64 KiB per second.
     let world = with_topic(&[("body_rate_after", "0s")]);
