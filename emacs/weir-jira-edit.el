@@ -22,6 +22,7 @@
 (declare-function org-entry-put "org")
 (declare-function org-back-to-heading "org")
 (declare-function org-end-of-subtree "org")
+(declare-function org-map-entries "org")
 (declare-function outline-next-heading "outline")
 (declare-function org-parse-time-string "org-macs")
 (declare-function weir--jira-change "ext:weir-module")
@@ -776,19 +777,40 @@ show the clocks that would be logged."
   (interactive "P")
   (unless (derived-mode-p 'org-mode)
     (user-error "This is not an org buffer"))
-  (let* ((key (or (org-entry-get nil "JIRA_KEY" t) (user-error "The heading has no JIRA_KEY")))
-         (new (weir-jira--clocks))
-         (preview (mapconcat (lambda (clock)
-                               (format "%s  %d min" (nth 0 clock) (/ (nth 2 clock) 60)))
-                             new "\n")))
+  (let ((key (or (org-entry-get nil "JIRA_KEY" t) (user-error "The heading has no JIRA_KEY"))))
+    (weir-jira--log-clocks (list (cons key (weir-jira--clocks))) dry-run)))
+
+;;;###autoload
+(defun weir-jira-worklog-from-agenda (&optional dry-run)
+  "Log the clocks of all headings with a JIRA_KEY in the org agenda files.
+Each heading is logged as by `weir-jira-worklog-from-clocks'.  With a prefix
+argument DRY-RUN, only show the clocks that would be logged."
+  (interactive "P")
+  (require 'org)
+  (weir-jira--log-clocks
+   (org-map-entries (lambda ()
+                      (let ((key (org-entry-get nil "JIRA_KEY")))
+                        (cons key (and key (weir-jira--clocks)))))
+                    nil 'agenda)
+   dry-run))
+
+(defun weir-jira--log-clocks (issues dry-run)
+  "Log clocks on ISSUES, a list of (KEY . CLOCKS), after a question.
+With DRY-RUN, only show the clocks."
+  (let* ((new (mapcan (lambda (issue)
+                        (mapcar (lambda (clock) (cons (car issue) clock)) (cdr issue)))
+                      issues))
+         (lines (mapconcat (pcase-lambda (`(,key ,span ,_ ,seconds ,_))
+                             (format "%s  %s  %d min" key span (/ seconds 60)))
+                           new "\n")))
     (cond
      ((null new) (message "Jira: no new clocks"))
-     (dry-run (message "Jira: would log on %s:\n%s" key preview))
-     ((yes-or-no-p (format "%s\nLog this on %s? " preview key))
+     (dry-run (message "Jira: would log:\n%s" lines))
+     ((yes-or-no-p (format "%s\nLog this? " lines))
       (weir-jira--open
        (weir-jira--default)
        (lambda (site)
-         (pcase-dolist (`(,span ,start ,seconds ,heading) new)
+         (pcase-dolist (`(,key ,span ,start ,seconds ,heading) new)
            (weir-jira--change-then
             site
             (lambda () (weir-jira--note-clock heading span))

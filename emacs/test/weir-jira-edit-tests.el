@@ -759,6 +759,34 @@ MINE is the local value, THEIRS is the value of another user."
         (should-not (weir-jira-edit-tests-push site)))
       (should-not (weir-jira-edit-tests-ops site)))))
 
+(ert-deftest weir-jira-edit-tests-clocks-of-the-agenda-files-become-worklogs ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (pcase-let* ((`(,site . ,key) (weir-jira-edit-tests-site url))
+                 (file (expand-file-name "clocks.org" weir-jira-directory))
+                 (org-agenda-files (list file)))
+      (with-temp-file file
+        (insert "* No issue\n"
+                "CLOCK: [2026-11-22 Sun 09:00]--[2026-11-22 Sun 09:05] =>  0:05\n"
+                "* Work\n:PROPERTIES:\n:JIRA_KEY: " key "\n:END:\n"
+                "CLOCK: [2026-11-23 Mon 09:00]--[2026-11-23 Mon 09:10] =>  0:10\n"
+                "** Other issue\n:PROPERTIES:\n:JIRA_KEY: AA-2\n:END:\n"
+                "CLOCK: [2026-11-25 Wed 09:00]--[2026-11-25 Wed 09:40] =>  0:40\n"))
+      (weir-jira-worklog-from-agenda t)
+      (should-not (weir-jira-edit-tests-ops site))
+      (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+        (dotimes (_ 2)
+          (weir-jira-worklog-from-agenda)
+          (weir-jira-edit-tests-called)))
+      (should (equal (sort (mapcar (lambda (op) (plist-get op :key))
+                                   (weir-jira-edit-tests-ops site))
+                           #'string<)
+                     (list key "AA-2")))
+      (with-current-buffer (find-buffer-visiting file)
+        (should (string-match-p "JIRA_LOGGED:.*11-23.*\n\\(?:.*\n\\)*.*JIRA_LOGGED:.*11-25"
+                                (buffer-string)))
+        (set-buffer-modified-p nil)
+        (kill-buffer)))))
+
 (ert-deftest weir-jira-edit-tests-a-worklog-is-edited-and-deleted ()
   (weir-jira-tests-with url '("--issues" "10")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
