@@ -178,7 +178,7 @@ fn a_request_that_times_out_is_not_retried() {
         world.fault("POST", SEARCH, 1, 0, &fault);
         let body = json!({"jql": "project = AA"});
         let error = short_timeout_client
-            .ask::<Value>("search/jql", &body)
+            .read_by_post::<Value>("search/jql", &body)
             .unwrap_err();
         assert_eq!(
             error.to_string(),

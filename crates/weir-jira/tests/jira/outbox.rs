@@ -179,7 +179,7 @@ fn possible_values_are_known_without_a_request() {
     assert_eq!(meta::people(&world.replica).unwrap().len(), 5);
     let phrases = meta::link_phrases(&world.replica).unwrap();
     assert!(phrases.contains(&"is blocked by".to_owned()));
-    // The site has three statuses; the one of the issue is not offered, whatever it is called.
+    // The site has three statuses; the current one of the issue is not offered.
     for (id, status, others) in [
         ("1", "To Do", ["Done", "In Progress"]),
         ("3", "Done", ["In Progress", "To Do"]),

@@ -402,7 +402,7 @@ fn worklogs_that_change_while_their_project_is_hidden_are_found() {
     let gone = &worklogs(deleted)[0]["id"];
     let body = json!({"issue": deleted["key"], "worklog": gone});
     world.sim.control("POST", "/_sim/delete", &body);
-    // The feeds move on, past the changes.
+    // The start of the feeds moves past the changes.
     next_day();
     next_day();
     assert_ne!(here(changed)[0]["timeSpentSeconds"], 3600);

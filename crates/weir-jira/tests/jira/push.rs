@@ -60,7 +60,7 @@ fn a_queued_change_is_corrected_and_keeps_its_base() {
     let edits = [text("summary", "Mein"), text("priority", "Low")];
     let op = outbox.edit("AA-1", &edits).unwrap();
     let number = op.number.to_string();
-    // Another correction was faster.
+    // Another correction was written first.
     let late = outbox
         .correct(&number, "summary", "Meine", "Mine")
         .unwrap_err();
@@ -666,7 +666,7 @@ fn two_edits_from_one_version_overwrite_nothing() {
     let op = outbox.ops().unwrap().remove(0);
     let [_, mine, theirs] = op.conflict_texts("summary").unwrap();
     assert_eq!((mine.as_str(), theirs.as_str()), ("second", "first"));
-    // Nobody else changed it, and the message does not say so.
+    // No other user changed it, and the message does not report one.
     let problem = op.problem.unwrap();
     assert_eq!(problem, "changed since this edit began: summary");
 }

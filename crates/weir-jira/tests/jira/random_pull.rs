@@ -182,7 +182,7 @@ impl Run {
         self.interrupted += usize::from(!matches!(pulled, Ok(Ok(_))));
     }
 
-    /// Lets the site rest, and checks that the replica becomes equal to it.
+    /// Ends the changes, and checks that the replica becomes equal to the site.
     fn rest(&mut self) {
         self.world
             .sim
