@@ -45,6 +45,7 @@ mod metrics;
 mod native;
 mod opening;
 mod phase;
+mod queued_write;
 mod resources;
 mod scrape;
 #[allow(dead_code, reason = "a part of it is only for tests and tools")]

@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 
 use weir_core::{ErrorCode, Outcome, OutcomeRun, Outcomes};
 use weir_protocol::{Encoder, Message, Packet, join_runs, write_outcome};
-use weir_store::{Proposal, StoreError};
+use weir_store::StoreError;
 
 use super::buffer::{OUT_BYTES_HIGH, Outgoing};
 use super::refuse;
-use crate::limits::admission::Permit;
+use crate::queued_write::QueuedWrite;
 
 /// Bytes of lines after which a COMMITTED is sent and a new one is started.
 const LINES_BYTES: usize = 64 << 10;
@@ -19,12 +19,11 @@ const LINES_BYTES: usize = 64 << 10;
 /// A write that was proposed to the store.
 #[derive(Debug)]
 pub(super) struct PendingWrite {
-    pub(super) proposal: Proposal,
+    pub(super) queued: QueuedWrite,
     pub(super) first: u64,
     pub(super) count: u32,
     pub(super) bytes: usize,
     pub(super) tag: Box<[u8]>,
-    pub(super) permit: Permit,
 }
 
 /// A response that the client has not received yet, in the order of its writes.
@@ -107,7 +106,7 @@ impl Answers {
         match self.pending.front_mut() {
             Some(PendingResponse::Packet(_)) => Poll::Ready(()),
             Some(PendingResponse::Outcomes(waiting)) => {
-                let polled = Pin::new(&mut waiting.proposal).poll(context);
+                let polled = Pin::new(&mut waiting.queued).poll(context);
                 polled.map(|result| self.front = Some(result))
             }
             None => Poll::Pending,
@@ -139,7 +138,6 @@ impl Answers {
                 Some(PendingResponse::Outcomes(waiting)) => {
                     let result = self.front.take().unwrap_or(Err(StoreError::Closed));
                     answered(self.answer(&waiting, result, encoder, out));
-                    drop(waiting.permit);
                 }
                 None => break,
             }

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use weir_core::{CodeHash, ErrorCode, Expect, Intention, Operation, TopicOptions};
-use weir_store::Proposal;
 
 use super::problems;
 use super::propose;
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
-use crate::limits::admission::Permit;
+use crate::queued_write::QueuedWrite;
 use crate::resources::context::{Call, Edge};
 
 /// An operation with a program, with owned bytes.
@@ -26,7 +25,7 @@ pub(crate) async fn propose(
     call: &Call,
     intention: &Intention<'_>,
     expect: Vec<Expect<'static>>,
-) -> Result<(Proposal, Permit), Problem> {
+) -> Result<QueuedWrite, Problem> {
     let (program, code, args) = match intention.operation {
         Operation::CreateProgram {
             options,
@@ -81,8 +80,7 @@ pub(crate) async fn propose(
         let permit = permit.ok_or_else(busy)?;
         let proposal = shared.store.propose(&[intention]);
         let proposal = proposal.map_err(|error| problems::of_store(&error))?;
-        let permit = shared.admission.move_to_lane(permit, &proposal);
-        Ok((proposal, permit))
+        Ok(QueuedWrite::new(&shared.admission, proposal, permit))
     })
     .await
 }

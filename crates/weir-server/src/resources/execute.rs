@@ -61,8 +61,9 @@ async fn execute_with(
         fingerprint: session.fingerprint,
         ..Intention::new(&call.matched.topic, operation)
     };
-    let (proposal, permit) = compile::propose(edge, call, &intention, expects.clone()).await?;
-    let outcomes = outcomes(edge, proposal, permit).await?;
+    let mut queued = compile::propose(edge, call, &intention, expects.clone()).await?;
+    queued.hold(session.key_in_flight.clone());
+    let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
     match outcome {
         None => Err(Problem::new(

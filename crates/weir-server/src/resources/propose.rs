@@ -6,11 +6,11 @@
 
 use weir_core::intention::ONCE;
 use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
-use weir_store::{Proposal, StoreError};
+use weir_store::StoreError;
 
 use crate::http::problem::{self, Kind, Problem};
 use crate::limits::KEYS_FULL_RETRY_MS;
-use crate::limits::admission::Permit;
+use crate::queued_write::QueuedWrite;
 use crate::resources::context::{Call, Edge, denial};
 use crate::resources::problems;
 
@@ -38,7 +38,7 @@ pub(crate) fn propose(
     edge: &Edge,
     call: &Call,
     intentions: &[Intention<'_>],
-) -> Result<(Proposal, Permit), Problem> {
+) -> Result<QueuedWrite, Problem> {
     propose_many(edge, call, intentions).map_err(|refused| refused.1)
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn propose_many(
     edge: &Edge,
     call: &Call,
     intentions: &[Intention<'_>],
-) -> Result<(Proposal, Permit), RefusedProposal> {
+) -> Result<QueuedWrite, RefusedProposal> {
     let allowed = edge.allow(call, intentions);
     allowed.map_err(|(index, problem)| Box::new((Some(index), problem)))?;
     queue(edge, intentions)
@@ -58,11 +58,11 @@ pub(crate) fn propose_many(
 pub(crate) fn propose_unchecked(
     edge: &Edge,
     intentions: &[Intention<'_>],
-) -> Result<(Proposal, Permit), Problem> {
+) -> Result<QueuedWrite, Problem> {
     queue(edge, intentions).map_err(|refused| refused.1)
 }
 
-fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit), RefusedProposal> {
+fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<QueuedWrite, RefusedProposal> {
     let bytes = intentions.iter().map(Intention::size_hint).sum();
     let permit = edge.shared.admit(intentions, bytes);
     let permit = permit.ok_or_else(|| {
@@ -76,27 +76,19 @@ fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit)
         };
         Box::new((index, problems::of_store(&error)))
     })?;
-    let permit = edge.shared.admission.move_to_lane(permit, &proposal);
-    Ok((proposal, permit))
+    Ok(QueuedWrite::new(&edge.shared.admission, proposal, permit))
 }
 
 /// Waits for the store, up to `store_timeout`.
-pub(crate) async fn outcomes(
-    edge: &Edge,
-    proposal: Proposal,
-    permit: Permit,
-) -> Result<Outcomes, Problem> {
-    let mut proposal = proposal;
+pub(crate) async fn outcomes(edge: &Edge, queued: QueuedWrite) -> Result<Outcomes, Problem> {
     let limit = edge.shared.config.store_timeout;
-    if let Ok(result) = tokio::time::timeout(limit, &mut proposal).await {
-        return result.map_err(|error| problems::of_store(&error));
+    match tokio::time::timeout(limit, queued).await {
+        Ok(result) => result.map_err(|error| problems::of_store(&error)),
+        Err(_) => {
+            edge.shared.metrics.timeout("store");
+            Err(timed_out())
+        }
     }
-    edge.shared.metrics.timeout("store");
-    tokio::spawn(async move {
-        drop(proposal.await);
-        drop(permit);
-    });
-    Err(timed_out())
 }
 
 pub(crate) fn first(result: Result<Outcomes, StoreError>) -> Result<Outcome, Problem> {

@@ -23,8 +23,8 @@ pub(crate) struct Session {
     pub(crate) client: ClientId,
     pub(crate) nonce: u64,
     pub(crate) fingerprint: Option<u64>,
-    /// Held while the request is in flight.
-    pub(crate) key_in_flight: Option<KeyInFlight>,
+    /// Held until the response and the verdict.
+    pub(crate) key_in_flight: Option<Arc<KeyInFlight>>,
     /// The session while it is in use.
     pub(crate) in_use: Option<SessionGuard>,
 }
@@ -115,7 +115,7 @@ impl Session {
             client,
             nonce: ONCE,
             fingerprint: Some(fingerprint),
-            key_in_flight: Some(key_in_flight),
+            key_in_flight: Some(Arc::new(key_in_flight)),
             in_use: None,
         })
     }

@@ -105,17 +105,9 @@ fn a_drain_answers_every_request_that_has_started() {
     }
     client.send(&all);
     // Wait until all requests are in the queue of the store.
-    let in_flight = || {
-        let page = world.ask("GET /metrics", "", b"");
-        let line = page.text().lines().find_map(|line| {
-            let rest = line.strip_prefix("weir_in_flight_bytes ")?;
-            rest.parse::<u64>().ok()
-        });
-        line.unwrap()
-    };
     let mut before = 0;
     loop {
-        let now = in_flight();
+        let now = world.in_flight_bytes();
         if now > 0 && now == before {
             break;
         }

@@ -161,6 +161,29 @@ fn a_drain_answers_every_request_that_has_started() {
 }
 
 #[test]
+fn a_canceled_write_counts_until_its_verdict() {
+    let world = world();
+    let blocked = BlockedThread::new(&world.store, "t");
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        let body = br#"{"operations":[{"op":"put","key":"a","value":1}]}"#;
+        let path = "/v1/topics/t/transactions";
+        let response = client.send(Method::POST, path, body).await;
+        while world.in_flight_bytes() == 0 {
+            client.ask(Method::GET, "/healthz", b"").await;
+        }
+        // Resets the stream.
+        drop(response);
+        for _ in 0..50 {
+            client.ask(Method::GET, "/healthz", b"").await;
+            assert!(world.in_flight_bytes() > 0);
+        }
+        drop(blocked);
+        while world.in_flight_bytes() > 0 {}
+    });
+}
+
+#[test]
 fn a_client_that_grants_no_window_is_disconnected() {
     let world = with(&[("write_timeout", "200ms")]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);

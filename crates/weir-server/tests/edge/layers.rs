@@ -7,7 +7,7 @@ const LAYERS: [&[&str]; 11] = [
     &["config", "phase"],
     &["limits", "metrics"],
     &["http", "security"],
-    &["error", "logs", "sessions", "wake_batches"],
+    &["error", "logs", "queued_write", "sessions", "wake_batches"],
     &["cluster", "descriptors", "local", "opening"],
     &["connections"],
     &["shared"],

@@ -77,6 +77,16 @@ impl World {
         client.send(&request(line, fields, body));
         client.reply(line.starts_with("HEAD "))
     }
+
+    /// Returns the bytes of the writes without a verdict.
+    pub fn in_flight_bytes(&self) -> u64 {
+        let page = self.ask("GET /metrics", "", b"");
+        let bytes = page.text().lines().find_map(|line| {
+            let rest = line.strip_prefix("weir_in_flight_bytes ")?;
+            rest.parse().ok()
+        });
+        bytes.unwrap()
+    }
 }
 
 /// Builds a request with a declared length.

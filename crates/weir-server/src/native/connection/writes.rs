@@ -16,6 +16,7 @@ use crate::limits::admission::Permit;
 use crate::native::answers::PendingWrite;
 use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
+use crate::queued_write::QueuedWrite;
 
 /// Maximum number of programs in one write. Each one is compiled, and stays in memory until the
 /// write is applied.
@@ -88,23 +89,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         let before = self.admit(first, &intentions, size)?;
-        let proposal = if programs > 0 {
+        let shared = Arc::clone(&self.port.shared);
+        let queued = if programs > 0 {
             // Compiling takes time, so it runs on a thread that may block.
-            let store = Arc::clone(&self.port.shared.store);
             let items = items.to_vec();
-            let propose =
-                move || propose_items(&store, [client, stored], count, &items, &principal);
+            let propose = move || {
+                let _compile_permit = compile_permit;
+                let clients = [client, stored];
+                let proposal = propose_items(&shared.store, clients, count, &items, &principal)?;
+                Ok::<_, StoreError>(QueuedWrite::new(&shared.admission, proposal, permit))
+            };
             match tokio::task::spawn_blocking(propose).await {
-                Ok(proposal) => proposal,
+                Ok(queued) => queued,
                 Err(_) => Err(StoreError::Panicked {
                     thread: "a thread that compiles",
                 }),
             }
         } else {
-            self.port.shared.propose(&intentions)
+            let proposal = shared.propose(&intentions);
+            proposal.map(|proposal| QueuedWrite::new(&shared.admission, proposal, permit))
         };
-        drop(compile_permit);
-        self.queue_outcome(tag, first, count, size, permit, before, proposal)
+        self.queue_outcome(tag, first, count, size, before, queued)
     }
 
     /// Proposes one intention in text form.
@@ -151,8 +156,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(WriteAdmission::NoMemory);
         };
         let before = self.admit(nonce, &[intention], size)?;
-        let proposal = self.port.shared.propose(&[intention]);
-        self.queue_outcome(tag, nonce, 1, size, permit, before, proposal)
+        let shared = &self.port.shared;
+        let proposal = shared.propose(&[intention]);
+        let queued = proposal.map(|proposal| QueuedWrite::new(&shared.admission, proposal, permit));
+        self.queue_outcome(tag, nonce, 1, size, before, queued)
     }
 
     /// The client id of the session in the store; `ClientId::NONE` without a session.
@@ -222,19 +229,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         refused
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of a waiting write")]
     fn queue_outcome(
         &mut self,
         tag: &[u8],
         first: u64,
         count: u32,
         bytes: usize,
-        permit: Permit,
         before: ServerConnection,
-        proposal: Result<Proposal, StoreError>,
+        queued: Result<QueuedWrite, StoreError>,
     ) -> Result<WriteAdmission, Refused> {
-        let proposal = match proposal {
-            Ok(proposal) => proposal,
+        let queued = match queued {
+            Ok(queued) => queued,
             Err(error) => {
                 self.state = before;
                 return Err(self.refuse_write(refuse::of_store(&error), first, count));
@@ -247,14 +252,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             self.send(&Packet::tagged(tag, message));
         }
-        let permit = self.port.shared.admission.move_to_lane(permit, &proposal);
         self.answers.wait(PendingWrite {
-            proposal,
+            queued,
             first,
             count,
             bytes,
             tag: tag.into(),
-            permit,
         });
         Ok(WriteAdmission::Admitted)
     }

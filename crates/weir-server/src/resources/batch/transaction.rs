@@ -92,7 +92,7 @@ async fn txn(
     ops: &[TxnOp<'_>],
     expects: &[Expect<'_>],
 ) -> Result<Reply, Problem> {
-    let (proposal, permit) = {
+    let mut queued = {
         let intention = Intention {
             client: session.client,
             nonce: session.nonce,
@@ -103,7 +103,8 @@ async fn txn(
         };
         propose(edge, call, std::slice::from_ref(&intention))?
     };
-    let outcomes = outcomes(edge, proposal, permit).await?;
+    queued.hold(session.key_in_flight.clone());
+    let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.runs().first().map(|run| &run.outcome);
     let commit = match outcome {
         None => {

@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use weir_core::limits::CALL_ITEMS_MAX;
 use weir_core::{Expect, Intention, Operation};
-use weir_store::Proposal;
 
 use super::item::Item;
 use super::summary::Summary;
 use crate::http::problem::Problem;
 use crate::limits::ENTRY_BYTES_MAX;
-use crate::limits::admission::Permit;
+use crate::queued_write::QueuedWrite;
 use crate::resources::condition::Condition;
 use crate::resources::context::{Call, Edge};
 use crate::resources::propose::{RefusedProposal, outcomes, propose_many};
@@ -55,7 +54,7 @@ impl Writer<'_> {
         while let Err(pause) = security.admit(&self.call.principal, items.len() as u64, 0) {
             tokio::time::sleep(pause).await;
         }
-        let (refused, (proposal, permit)) = match self.propose(&items) {
+        let (refused, mut queued) = match self.propose(&items) {
             Ok(proposed) => (None, proposed),
             // The items before the refused one are written.
             Err(refused) if refused.0.is_some_and(|index| index > 0) => {
@@ -66,7 +65,8 @@ impl Writer<'_> {
             }
             Err(refused) => return Err(refused.1),
         };
-        let outcomes = outcomes(self.edge, proposal, permit).await?;
+        queued.hold(self.session.key_in_flight.clone());
+        let outcomes = outcomes(self.edge, queued).await?;
         if self.session.nonce != 0 {
             self.session.nonce += items.len() as u64;
         }
@@ -74,7 +74,7 @@ impl Writer<'_> {
         refused.map_or(Ok(()), Err)
     }
 
-    fn propose(&self, items: &[Item]) -> Result<(Proposal, Permit), RefusedProposal> {
+    fn propose(&self, items: &[Item]) -> Result<QueuedWrite, RefusedProposal> {
         let expects: Vec<Vec<Expect<'_>>> = items
             .iter()
             .map(|item| item.expect.iter().copied().map(Condition::expect).collect())

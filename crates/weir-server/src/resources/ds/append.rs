@@ -389,7 +389,7 @@ async fn write(
     ops: &[TxnOp<'_>],
     expect: &[Expect<'_>],
 ) -> Result<Option<Commit>, Problem> {
-    let (proposal, permit) = {
+    let queued = {
         let (operation, meta) = match ops {
             [TxnOp::Put { key, value, meta }] => (Operation::Put { key, value }, *meta),
             ops => (Operation::Txn { ops }, &b""[..]),
@@ -402,7 +402,7 @@ async fn write(
         };
         propose_unchecked(edge, std::slice::from_ref(&intention))?
     };
-    let outcomes = outcomes(edge, proposal, permit).await?;
+    let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.iter().next();
     let outcome =
         outcome.ok_or_else(|| Problem::new(Kind::Internal, "the store returned no outcome"))?;

@@ -315,7 +315,7 @@ async fn create(
     options.keys_max = Some(PRODUCERS_MAX + 1 + KEYS_RESERVED);
     let topic = call.matched.topic.as_str();
     let principal = call.principal.name.as_bytes();
-    let (proposal, permit) = {
+    let queued = {
         let expect = [Expect::TopicEmpty];
         let create_topic = Intention {
             principal,
@@ -329,7 +329,7 @@ async fn create(
         propose_unchecked(edge, &[create_topic, fill])?
     };
     drop(ops);
-    let outcomes = outcomes(edge, proposal, permit).await?;
+    let outcomes = outcomes(edge, queued).await?;
     let commits: Vec<Commit> = outcomes
         .iter()
         .filter_map(|outcome| outcome.commit().cloned())

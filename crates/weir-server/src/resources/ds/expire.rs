@@ -113,7 +113,7 @@ async fn write(
     expect: &[Expect<'_>],
     principal: &[u8],
 ) -> Result<(), Problem> {
-    let (proposal, permit) = {
+    let queued = {
         let intention = Intention {
             expect,
             principal,
@@ -121,7 +121,7 @@ async fn write(
         };
         propose_unchecked(edge, std::slice::from_ref(&intention))?
     };
-    let outcomes = outcomes(edge, proposal, permit).await?;
+    let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.iter().next();
     let commit = outcome.as_ref().and_then(weir_core::Outcome::commit);
     let commit =

@@ -18,6 +18,7 @@ use weir_core::{Compaction, Intention, Operation, TopicOptions};
 use weir_store::{Store, StoreError};
 
 use crate::http::problem::{Kind, Problem};
+use crate::queued_write::QueuedWrite;
 use crate::resources::context::Edge;
 use crate::resources::problems;
 use crate::resources::propose::outcomes;
@@ -180,7 +181,8 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     let proposal = store.propose_own(&intentions);
     let proposal = proposal.map_err(|error| problems::of_store(&error))?;
     drop(intentions);
-    let outcomes = outcomes(edge, proposal, permit).await?;
+    let queued = QueuedWrite::new(&edge.shared.admission, proposal, permit);
+    let outcomes = outcomes(edge, queued).await?;
     let succeeded = |outcome: weir_core::Outcome| {
         let commit = outcome.commit().cloned();
         // Another request may have created the topic first.

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - The server responds only after the store does, except to clients that request no verdict.
-//! - Memory that is reserved for a write is released only after its verdict.
+//! - Memory that is reserved for a write is released only after its verdict (`queued_write`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use weir_core::{Effect, Intention, Operation, Outcome};
-use weir_store::Proposal;
 
 use crate::http::exchange::{Pending, Started};
 use crate::http::head::{FieldName, Method};
@@ -22,8 +21,8 @@ use crate::http::json::Object;
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Boxed, Reply};
-use crate::limits::admission::Permit;
 use crate::limits::{INLINE_WORK_BYTES, TAG_ATTEMPTS_MAX};
+use crate::queued_write::QueuedWrite;
 use crate::resources::cloudevents;
 use crate::resources::condition::{Condition, Conditions, TagKind};
 use crate::resources::context::{Call, Edge};
@@ -59,14 +58,13 @@ pub(crate) fn start_inline(
         return Err(call);
     }
     match write.propose(edge, &call, body, None) {
-        Ok((proposal, permit)) => {
+        Ok(queued) => {
             let edge = Arc::clone(edge);
             let pending = PendingWrite {
                 edge,
                 call,
                 write,
-                proposal: Some(proposal),
-                permit: Some(permit),
+                queued: Some(queued),
                 conflict: None,
             };
             Ok(pending.start())
@@ -114,8 +112,8 @@ async fn execute(
 ) -> Result<Reply, Problem> {
     let mut tag = first_tag(edge, call, write);
     for _ in 0..TAG_ATTEMPTS_MAX {
-        let (proposal, permit) = write.propose(edge, call, value, tag)?;
-        let outcome = first(Ok(outcomes(edge, proposal, permit).await?))?;
+        let queued = write.propose(edge, call, value, tag)?;
+        let outcome = first(Ok(outcomes(edge, queued).await?))?;
         charge(edge, call, &outcome);
         let answer = write.answer(call, &outcome);
         let Err(problem) = &answer else { return answer };
@@ -292,7 +290,7 @@ impl WriteRequest {
         call: &Call,
         value: &[u8],
         tag: Option<Condition>,
-    ) -> Result<(Proposal, Permit), Problem> {
+    ) -> Result<QueuedWrite, Problem> {
         let operation = match self.kind {
             WriteKind::Delete => Operation::Delete { key: &self.key },
             WriteKind::Post | WriteKind::Put => Operation::Put {
@@ -310,7 +308,9 @@ impl WriteRequest {
             fingerprint: self.session.fingerprint,
             ..Intention::new(&call.matched.topic, operation)
         };
-        propose(edge, call, std::slice::from_ref(&intention))
+        let mut queued = propose(edge, call, std::slice::from_ref(&intention))?;
+        queued.hold(self.session.key_in_flight.clone());
+        Ok(queued)
     }
 
     /// Returns the records that the writer had not seen, if the request asks for them.
@@ -417,8 +417,8 @@ struct PendingWrite {
     edge: Arc<Edge>,
     call: Box<Call>,
     write: WriteRequest,
-    proposal: Option<Proposal>,
-    permit: Option<Permit>,
+    /// `None` after the verdict, or after the time limit.
+    queued: Option<QueuedWrite>,
     /// A conflict whose unseen records are being read, and the plain conflict.
     conflict: Option<(Boxed<'static, Problem>, Problem)>,
 }
@@ -428,21 +428,9 @@ impl PendingWrite {
         if !self.write.detached {
             return Started::Commit(Box::new(self));
         }
-        self.detach();
+        self.queued = None;
         let reply = Reply::new(202).field("preference-applied", "respond-async");
         Started::Done(self.edge.finish(&self.call, Ok(reply)))
-    }
-
-    /// Lets the write finish without a waiting client. Its reservations are released after the
-    /// verdict.
-    fn detach(&mut self) {
-        let reserved = (self.permit.take(), self.write.session.key_in_flight.take());
-        if let Some(proposal) = self.proposal.take() {
-            tokio::spawn(async move {
-                drop(proposal.await);
-                drop(reserved);
-            });
-        }
     }
 }
 
@@ -455,16 +443,15 @@ impl Pending for PendingWrite {
             self.conflict = None;
             return Poll::Ready(self.edge.finish(&self.call, Err(problem)));
         }
-        let Some(proposal) = &mut self.proposal else {
+        let Some(queued) = &mut self.queued else {
             return Poll::Pending;
         };
         let waker = self.edge.shared.wake_batches.waker(context.waker());
         let mut batched = Context::from_waker(&waker);
-        let Poll::Ready(result) = Pin::new(proposal).poll(&mut batched) else {
+        let Poll::Ready(result) = Pin::new(queued).poll(&mut batched) else {
             return Poll::Pending;
         };
-        self.proposal = None;
-        self.permit = None;
+        self.queued = None;
         let mut unseen = None;
         let result = match first(result) {
             Ok(outcome) => {
@@ -491,17 +478,8 @@ impl Pending for PendingWrite {
             // The verdict is known; the client can read the unseen records separately.
             return self.edge.finish(&self.call, Err(conflict));
         }
-        self.detach();
+        self.queued = None;
         self.edge.shared.metrics.timeout("store");
         self.edge.finish(&self.call, Err(timed_out()))
-    }
-}
-
-impl Drop for PendingWrite {
-    fn drop(&mut self) {
-        // The client disconnected, but its bytes are still in the queue.
-        if self.proposal.is_some() && tokio::runtime::Handle::try_current().is_ok() {
-            self.detach();
-        }
     }
 }
