@@ -413,7 +413,15 @@ async fn report(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
     let is_member = |known| report.run == 0 || [0, report.incarnation].contains(&known);
     if known.is_some_and(is_member) {
         port.reports.record(from, &report, &of_this_node);
-        port.reports.save_new_run().await;
+        // An empty report is answered without a save: the answer shows the sender whether its
+        // directory is an older copy.
+        if report.run != 0
+            && let Err(error) = port.reports.save_new_run(from).await
+        {
+            return Ok(Err(port.warn(format!(
+                "this node cannot save the report of node {from}: {error}"
+            ))));
+        }
     }
     let (own, seen) = port.reports.for_peer(from);
     Ok(Ok(wire::encode_reports(&own, &seen)))
@@ -512,6 +520,10 @@ mod tests {
     use openraft::raft::VoteRequest;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
+    #[cfg(feature = "sim")]
+    use weir_store::Store;
+    #[cfg(feature = "sim")]
+    use weir_store::replica::DirectoryReport;
     use weir_store::replica::Vote as StoredVote;
     use weir_store::{Durability, LogIndex, OpenOptions};
 
@@ -522,6 +534,11 @@ mod tests {
     use crate::types::Member;
 
     const CLUSTER: [u8; 16] = [5; 16];
+    const FIRST: NodeConfig = NodeConfig {
+        node: 1,
+        cluster: CLUSTER,
+        incarnation: 0,
+    };
 
     fn clock() -> Arc<VotersClock> {
         Arc::new(VotersClock::new(2, OpenOptions::default().clock))
@@ -533,17 +550,47 @@ mod tests {
 
     async fn leader_with(directory: &std::path::Path, options: &OpenOptions) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let node = Node::open(directory, options, FIRST, listener).await;
+        lead(node.unwrap()).await
+    }
+
+    #[cfg(feature = "sim")]
+    async fn leader_on(disk: weir_store::disk::SimDisk) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let clock = Arc::new(VotersClock::new(1, OpenOptions::default().clock));
+        let options = OpenOptions {
+            clock: Arc::clone(&clock) as _,
+            log_segment_bytes: 1 << 20,
+            ..OpenOptions::default()
+        };
+        let identity = weir_store::replica::NodeOptions {
+            node: FIRST.node,
+            cluster: FIRST.cluster,
+            incarnation: FIRST.incarnation,
+            allow_gaps: false,
+        };
+        let (proposals, received) = crate::node::proposals();
+        let opened = Store::open_node_disk(Arc::new(disk), &options, &identity, proposals);
+        let (store, replica) = opened.unwrap();
+        let log = crate::storage::LogStore::new(replica.clone());
+        let parts = crate::node::Parts {
+            clock,
+            machine: StateMachine::new(replica.clone()).unwrap(),
+            transport: Arc::new(Tcp),
+            tls: None,
+            acceptor: Box::new(listener),
+            disk_space: Arc::default(),
+            engine: String::new(),
+        };
+        let node = Node::start(store, replica, received, FIRST, log, parts).await;
+        lead(node.unwrap()).await
+    }
+
+    async fn lead(node: Node) -> Node {
         let member = Member {
-            peer: listener.local_addr().unwrap().to_string(),
+            peer: node.address().to_string(),
             ..Member::default()
         };
-        let config = NodeConfig {
-            node: 1,
-            cluster: CLUSTER,
-            incarnation: 0,
-        };
-        let node = Node::open(directory, options, config, listener).await;
-        let node = node.unwrap();
         node.initialize(BTreeMap::from([(1, member)]))
             .await
             .unwrap();
@@ -610,6 +657,34 @@ mod tests {
         let error = peer.read_index().await.unwrap_err().to_string();
         assert!(error.contains("was removed from the cluster"), "{error}");
         node.close().await.unwrap();
+    }
+
+    #[cfg(feature = "sim")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_report_of_a_restarted_node_that_cannot_be_saved_is_refused() {
+        use weir_store::disk::{SimDisk, SimFailure, SimOp};
+        let disk = SimDisk::new();
+        let node = leader_on(disk.clone()).await;
+        let restarted = node.reserve("127.0.0.1:1").await.unwrap();
+        let mut peer = client(&node, CLUSTER, restarted, 1).await;
+        for nth in 1..=1_000 {
+            disk.fail(SimOp::Write, nth, SimFailure::Io);
+        }
+        let empty = DirectoryReport::default();
+        let report = DirectoryReport {
+            incarnation: 7,
+            generation: 1,
+            run: 1,
+            newest: None,
+        };
+        for _ in 0..2 {
+            let error = peer.report(&report, &empty).await.unwrap_err().to_string();
+            assert!(error.contains("cannot save the report"), "{error}");
+            // This answer shows the node whether its directory is an older copy.
+            peer.report(&empty, &empty).await.unwrap();
+        }
+        // The close cannot write either.
+        drop(node.close().await);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,8 +45,8 @@ struct SeenReports {
     checked_by: BTreeSet<u64>,
     /// Whether some change is not saved yet.
     is_changed: bool,
-    /// Whether another node has restarted since the last save; the save must then be synced.
-    has_new_run: bool,
+    /// Nodes that have restarted since their report was saved. The next save must be synced.
+    new_runs: BTreeSet<u64>,
 }
 
 impl fmt::Debug for Reports {
@@ -153,7 +153,9 @@ impl Reports {
             known.observe(report);
             let after = *known;
             seen.is_changed |= before != after;
-            seen.has_new_run |= before.run != after.run;
+            if before.run != after.run {
+                seen.new_runs.insert(node);
+            }
         }
         if !is_older {
             seen.checked_by.insert(node);
@@ -188,50 +190,53 @@ impl Reports {
         }
     }
 
-    /// Saves the report of a restarted node before the reply. After the reply that node takes part,
-    /// so an earlier copy of its directory must be detectable.
-    pub(crate) async fn save_new_run(&self) {
-        self.save_if(|seen| seen.has_new_run).await;
+    /// Saves the report of `node` if that node has restarted. It must be saved before the reply: a
+    /// node that has received the reply relies on this node to detect an earlier copy of its
+    /// directory.
+    ///
+    /// # Errors
+    /// The report is not on disk.
+    pub(crate) async fn save_new_run(&self, node: u64) -> io::Result<()> {
+        self.save_if(|seen| seen.new_runs.contains(&node)).await
     }
 
-    /// Saves the reports that changed since the last save.
+    /// Saves the reports that changed since the last save. The next call repeats a failed save.
     pub(crate) async fn save(&self) {
-        self.save_if(|seen| seen.is_changed).await;
+        if let Err(error) = self.save_if(|seen| seen.is_changed).await {
+            tracing::warn!(%error, "the reports of the other nodes were not saved");
+        }
     }
 
     /// Saves if `is_due` is true after the current save has ended.
-    async fn save_if(&self, is_due: fn(&SeenReports) -> bool) {
+    async fn save_if(&self, is_due: impl Fn(&SeenReports) -> bool) -> io::Result<()> {
         let saving = Arc::clone(&self.saving).lock_owned().await;
         if !is_due(&self.seen.lock()) {
-            return;
+            return Ok(());
         }
         let (replica, seen) = (self.replica.clone(), Arc::clone(&self.seen));
         // The caller may be aborted meanwhile. This task still runs to its end, and holds the lock
         // until then.
         let saved = blocking(move || {
-            let (nodes, is_synced) = seen.lock().take_unsaved();
-            let saved = replica.save_seen(nodes, is_synced);
+            let (nodes, new_runs) = seen.lock().take_unsaved();
+            let saved = replica.save_seen(nodes, !new_runs.is_empty());
             if saved.is_err() {
                 let mut seen = seen.lock();
                 seen.is_changed = true;
-                seen.has_new_run |= is_synced;
+                seen.new_runs.extend(new_runs);
             }
             drop(saving);
             saved.map_err(io::Error::other)
         });
-        if let Err(error) = saved.await {
-            tracing::warn!(%error, "the reports of the other nodes were not saved");
-        }
+        saved.await
     }
 }
 
 impl SeenReports {
-    /// The unsaved records, and whether they must be synced. Marks them as saved.
-    fn take_unsaved(&mut self) -> (Vec<(u64, DirectoryReport)>, bool) {
-        let is_synced = std::mem::take(&mut self.has_new_run);
+    /// The records, and the nodes that have restarted since the last save. Marks all as saved.
+    fn take_unsaved(&mut self) -> (Vec<(u64, DirectoryReport)>, BTreeSet<u64>) {
         self.is_changed = false;
         let nodes = self.nodes.iter().map(|(node, report)| (*node, *report));
-        (nodes.collect(), is_synced)
+        (nodes.collect(), std::mem::take(&mut self.new_runs))
     }
 }
 
@@ -252,6 +257,48 @@ mod tests {
 
     use super::*;
     use crate::node::{Node, NodeConfig};
+
+    #[cfg(feature = "sim")]
+    #[tokio::test]
+    async fn a_failed_save_is_reported_and_repeated() {
+        use weir_store::disk::{SimDisk, SimFailure, SimOp};
+        let disk = SimDisk::new();
+        let options = OpenOptions {
+            log_segment_bytes: 1 << 20,
+            ..OpenOptions::default()
+        };
+        let identity = weir_store::replica::NodeOptions {
+            node: 1,
+            cluster: [7; 16],
+            incarnation: 0,
+            allow_gaps: false,
+        };
+        let (proposals, _received) = crate::node::proposals();
+        let opened = weir_store::Store::open_node_disk(
+            Arc::new(disk.clone()),
+            &options,
+            &identity,
+            proposals,
+        );
+        let (_store, replica) = opened.unwrap();
+        let reports = Reports::new(replica.clone());
+        let report = DirectoryReport {
+            incarnation: 9,
+            generation: 1,
+            run: 1,
+            newest: None,
+        };
+        reports.record(2, &report, &DirectoryReport::default());
+        for _ in 0..2 {
+            disk.fail(SimOp::Write, 1, SimFailure::Io);
+            reports.save_new_run(2).await.unwrap_err();
+            // Node 3 has not restarted.
+            reports.save_new_run(3).await.unwrap();
+        }
+        assert_eq!(replica.seen(), []);
+        reports.save_new_run(2).await.unwrap();
+        assert_eq!(replica.seen(), [(2, report)]);
+    }
 
     /// The reports of other nodes are saved at the same time.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,7 +329,7 @@ mod tests {
             };
             reports.record(2, &report, &DirectoryReport::default());
             tokio::task::yield_now().await;
-            reports.save_new_run().await;
+            reports.save_new_run(2).await.unwrap();
             assert_eq!(node.replica.seen(), [(2, report)]);
         }
         others.abort();
