@@ -3,7 +3,7 @@
 //! The node stops applying. The leader sends its state after an entry that the node may have
 //! applied already. The node applies up to that entry, and then replaces its state. If a topic
 //! differs a second time, the leader stops it on all nodes: the same log has produced two different
-//! states again.
+//! states again. The leader trusts the names that the node reports (docs/decisions/0083).
 //!
 //! Invariant: the new state is after the same entry as the old one, so no entry is applied twice or
 //! skipped.
@@ -88,13 +88,24 @@ impl Repairs {
             ?topics,
             "the state of a node differed, and was replaced by that of the leader"
         );
-        for topic in &topics {
-            let is_again = !self.differed.lock().insert(topic.clone());
-            if is_again {
-                self.stop(topic).await;
-            }
+        for topic in self.differed_again(&topics) {
+            self.stop(topic).await;
         }
         Ok(topics)
+    }
+
+    /// Records the topics that a node has named, and returns those that had differed before.
+    /// Ignores names of topics that do not exist on this node.
+    fn differed_again<'a>(&self, topics: &'a [String]) -> Vec<&'a String> {
+        let exists = |topic: &&String| {
+            let state = self.store.topic_state(topic);
+            state.is_some_and(|state| state.incarnation.is_some())
+        };
+        let mut differed = self.differed.lock();
+        let named = topics.iter().filter(exists);
+        named
+            .filter(|topic| !differed.insert((*topic).clone()))
+            .collect()
     }
 
     /// Stops a topic on all nodes.
@@ -173,5 +184,34 @@ async fn until_another_leads(node: u64, raft: &Raft<Types, StateMachine>) {
         if metrics.changed().await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use weir_core::TopicOptions;
+    use weir_store::OpenOptions;
+
+    use super::*;
+
+    #[test]
+    fn only_existing_topics_can_differ_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), &OpenOptions::default()).unwrap();
+        let options = &TopicOptions::default();
+        for (topic, operation) in [
+            ("t", Operation::Create { options }),
+            ("destroyed", Operation::Create { options }),
+            ("destroyed", Operation::Destroy),
+        ] {
+            let proposed = store.propose(&[Intention::new(topic, operation)]);
+            proposed.unwrap().wait().unwrap();
+        }
+        let repairs = Repairs::new(Gate::default(), Arc::new(store));
+        let named = ["absent", "destroyed", "", "t"].map(str::to_owned);
+        assert!(repairs.differed_again(&named).is_empty());
+        assert_eq!(repairs.differed_again(&named), ["t"]);
+        assert_eq!(repairs.differed.lock().len(), 1);
     }
 }
