@@ -108,7 +108,7 @@ impl Loans {
     }
 }
 
-/// The page for the engine, and its return_state.
+/// The page for the engine, and whether it was returned.
 fn wrap(memory: Memory, release: Release) -> (Bytes, Arc<ReturnState>) {
     let return_state = Arc::new(ReturnState {
         state: AtomicU8::new(IN_CALL),

@@ -685,13 +685,13 @@ fn a_signal_starts_a_backup() {
     let copy = copies.read_dir().unwrap().next().unwrap().unwrap().path();
     let verified = weir(place.path()).arg("verify").arg(&copy).output();
     assert!(verified.unwrap().status.success());
-    let copied = weir(place.path())
+    let listed = weir(place.path())
         .args(["tail", "t", "--at"])
         .arg(&copy)
         .output()
         .unwrap();
-    let copied = String::from_utf8(copied.stdout).unwrap();
-    assert_eq!(copied.matches("PUT").count(), 1, "{copied}");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert_eq!(listed.matches("PUT").count(), 1, "{listed}");
 }
 
 #[test]

@@ -171,12 +171,12 @@ pub(crate) fn build_and_rename<T>(
         std::fs::remove_dir_all(&partial).map_err(io(IoVerb::Remove))?;
     }
     let copy = FileDisk::open(&partial).map_err(io(IoVerb::Open))?;
-    let built = build(&(Arc::new(copy) as Arc<dyn Disk>));
-    if built.is_err() {
+    let result = build(&(Arc::new(copy) as Arc<dyn Disk>));
+    if result.is_err() {
         // Remove an incomplete copy: the failure may have been a lack of space.
         drop(std::fs::remove_dir_all(&partial));
     }
-    let built = built?;
+    let copied = result?;
     if target.exists() {
         std::fs::remove_dir(target).map_err(io(IoVerb::Remove))?;
     }
@@ -186,7 +186,7 @@ pub(crate) fn build_and_rename<T>(
         .filter(|parent| !parent.as_os_str().is_empty());
     let parent = FileDisk::open(parent.unwrap_or(Path::new("."))).map_err(io(IoVerb::Open))?;
     parent.sync_dir("").map_err(io(IoVerb::Sync))?;
-    Ok(built)
+    Ok(copied)
 }
 
 /// Name of the directory in which a backup is built. It is beside its target, and unique to this

@@ -504,8 +504,9 @@ impl Replica {
         }
         let started = Instant::now();
         let (count, payload) = entry.body.into_payload();
-        let applied = applier.apply_committed(index, entry.id.term, count, &payload);
-        let outcomes = applied.map_err(|error| engine.poison(error))?;
+        let outcomes = applier
+            .apply_committed(index, entry.id.term, count, &payload)
+            .map_err(|error| engine.poison(error))?;
         applier.add_cost(&outcomes, started.elapsed());
         Ok(outcomes)
     }

@@ -129,7 +129,7 @@ impl Wake for ChannelWaker {
 /// Runs a future on this thread. Returns whether it had to wait. Calls `meanwhile` at the first
 /// wait.
 fn run<T>(future: impl Future<Output = T>, meanwhile: impl FnOnce()) -> (T, bool) {
-    let (sender, wakes) = channel();
+    let (sender, signals) = channel();
     let waker = Waker::from(Arc::new(ChannelWaker(sender)));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
@@ -141,7 +141,7 @@ fn run<T>(future: impl Future<Output = T>, meanwhile: impl FnOnce()) -> (T, bool
         if let Some(meanwhile) = meanwhile.take() {
             meanwhile();
         }
-        wakes.recv().unwrap();
+        signals.recv().unwrap();
     }
 }
 

@@ -97,10 +97,10 @@ pub(super) fn issue(
     let key = KeyPair::generate().map_err(|error| broken(what(), &error))?;
     let certificate = params.signed_by(&key, &issuer);
     let certificate = certificate.map_err(|error| broken(what(), &error))?;
-    let issued = CertificateFields::read(certificate.der());
+    let fields = CertificateFields::read(certificate.der());
     // The issuer is built from the name of the authority, and must have the same bytes as its
     // subject.
-    if issued.map(|issued| issued.issuer_der) != Ok(authority.subject_der) {
+    if fields.map(|fields| fields.issuer_der) != Ok(authority.subject_der) {
         return Err(refuse("`weir cert ca` did not create the authority").into());
     }
     let file = file_name(first);

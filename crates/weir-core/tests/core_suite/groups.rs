@@ -176,7 +176,7 @@ impl Comparison {
             Action::Claim(member, old, new, stale) => self.claim(*member, old, *new, *stale),
             Action::Ack(claim, which) => self.acknowledge_or_return(*claim, *which, None),
             Action::Nack(claim, which, delay) => {
-                self.acknowledge_or_return(*claim, *which, Some(*delay))
+                self.acknowledge_or_return(*claim, *which, Some(*delay));
             }
             Action::Extend(which, lease_ms) => self.extend(*which, *lease_ms),
             Action::Wait(ms) => self.time_ms += ms,
@@ -351,7 +351,7 @@ impl Comparison {
         match delay {
             None => *self.record_state(at) = RecordState::Done,
             Some(_) if self.attempts_max > 0 && attempts >= self.attempts_max => {
-                self.dead_letter(at)
+                self.dead_letter(at);
             }
             Some(delay) => *self.record_state(at) = RecordState::Waiting(now + delay, attempts),
         }

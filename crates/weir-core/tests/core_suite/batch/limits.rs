@@ -68,7 +68,7 @@ fn check_around(
         check(size, &|intention| assert_accepted(intention, limits));
     }
     check(max + 1, &|intention| {
-        assert_rejected(intention, limits, error)
+        assert_rejected(intention, limits, error);
     });
 }
 

@@ -13,7 +13,7 @@ use weir_protocol::{
 
 use super::{Facts, Inner, State, trust};
 use crate::remote::address::{Address, Stream};
-use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, asked_pause, random_fraction};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, pause_after_refusal, random_fraction};
 
 /// The longest pause that a server may ask for.
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -139,7 +139,7 @@ pub(super) fn read(inner: &Inner) {
                 }
                 if code == ErrorCode::NoLeader {
                     pause = PAUSE_FIRST;
-                    asked_pause(time, Some(code), attempts)
+                    pause_after_refusal(time, Some(code), attempts)
                 } else {
                     time.max(pause)
                 }
@@ -345,6 +345,11 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
     }
     inner.work.notify_all();
     inner.changed.notify_all();
+    process_packets(inner, &mut input, hops)
+}
+
+/// Processes packets until the connection ends.
+fn process_packets(inner: &Inner, input: &mut Input, hops: &mut u32) -> Broken {
     loop {
         let mut received_any = false;
         let ended = input.packets(|packet, bytes| {
