@@ -39,8 +39,6 @@ enum PendingResponse {
 pub(super) struct WriteResult {
     pub(super) count: u32,
     pub(super) bytes: usize,
-    /// Fuel that programs used for the write.
-    pub(super) fuel: u64,
     /// A nonce was refused: the session continues with this nonce.
     pub(super) expected_nonce: Option<u64>,
 }
@@ -156,7 +154,6 @@ impl Answers {
         let mut answered = WriteResult {
             count: waiting.count,
             bytes: waiting.bytes,
-            fuel: 0,
             expected_nonce: None,
         };
         if !waiting.tag.is_empty() {
@@ -168,10 +165,6 @@ impl Answers {
                 for run in outcomes.runs() {
                     if let Outcome::Refused { expected, .. } = run.outcome {
                         answered.expected_nonce.get_or_insert(expected);
-                    }
-                    if let Outcome::Committed(commit) = &run.outcome {
-                        let fuel = commit.fuel.saturating_mul(u64::from(run.count));
-                        answered.fuel = answered.fuel.saturating_add(fuel);
                     }
                     self.add(nonce, run);
                     if nonce != 0 {

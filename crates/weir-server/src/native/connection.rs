@@ -57,7 +57,7 @@ pub(super) struct Connection<S> {
     pub(super) number: u64,
     stream: S,
     pub(super) state: ServerConnection,
-    pub(super) principal: Principal,
+    pub(super) principal: Arc<Principal>,
     /// The session, if HELLO named one.
     pub(super) session: Option<SessionGuard>,
     /// State of the identities when the rights of the listeners were last checked.
@@ -155,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             number,
             stream,
             state: ServerConnection::default(),
-            principal,
+            principal: Arc::new(principal),
             session: None,
             epoch: 0,
             wants_received: false,
@@ -270,12 +270,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 break;
             }
         }
-        let (state, mut fuel) = (&mut self.state, 0_u64);
+        let state = &mut self.state;
         progress |= self
             .answers
             .collect(&mut self.encoder, &mut self.out, |answered| {
                 state.answered(answered.count, answered.bytes);
-                fuel = fuel.saturating_add(answered.fuel);
                 if let Some(expected) = answered.expected_nonce {
                     state.lower_expected_nonce(expected);
                 }
@@ -286,8 +285,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             refused.message.retry_ms = Some(0);
             self.fatal(&refused.fatal());
         }
-        let security = &self.port.shared.security;
-        security.charge_fuel(&self.principal, fuel);
         progress |= self.send_claims();
         self.recheck();
         if self.closing == Closing::No {

@@ -51,7 +51,8 @@ pub(crate) async fn propose(
     let (topic, principal) = (intention.topic.to_owned(), intention.principal.to_vec());
     let (client, nonce) = (intention.client, intention.nonce);
     let fingerprint = intention.fingerprint;
-    let edge = Arc::clone(edge);
+    let shared = Arc::clone(&edge.shared);
+    let caller = Arc::clone(&call.principal);
     offload::run(move || {
         let _compile_permit = compile_permit;
         let (code, args) = (&code[..], &args[..]);
@@ -75,12 +76,12 @@ pub(crate) async fn propose(
             fingerprint,
             ..Intention::new(&topic, operation)
         };
-        let shared = &edge.shared;
         let permit = shared.admit(std::slice::from_ref(&intention), intention.size_hint());
         let permit = permit.ok_or_else(busy)?;
         let proposal = shared.store.propose(&[intention]);
         let proposal = proposal.map_err(|error| problems::of_store(&error))?;
-        Ok(QueuedWrite::new(&shared.admission, proposal, permit))
+        let queued = QueuedWrite::new(&shared.admission, proposal, permit);
+        Ok(queued.charged_to(&shared.security, &caller))
     })
     .await
 }

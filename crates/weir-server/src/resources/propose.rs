@@ -3,6 +3,7 @@
 //! Invariants:
 //! - The caller has the right to each proposed intention.
 //! - The budget of waiting intentions covers each proposed intention.
+//! - The caller is charged for the fuel of each proposed intention.
 
 use weir_core::intention::ONCE;
 use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
@@ -50,16 +51,26 @@ pub(crate) fn propose_many(
 ) -> Result<QueuedWrite, RefusedProposal> {
     let allowed = edge.allow(call, intentions);
     allowed.map_err(|(index, problem)| Box::new((Some(index), problem)))?;
-    queue(edge, intentions)
+    queue(edge, intentions).map(|queued| charged(edge, call, queued))
 }
 
 /// As `propose_many`, without a check of rights: for steps of a request that was checked as a
-/// whole, and for intentions of the server itself.
+/// whole, and for intentions of the server itself. Without `call`, nobody is charged.
 pub(crate) fn propose_unchecked(
     edge: &Edge,
+    call: Option<&Call>,
     intentions: &[Intention<'_>],
 ) -> Result<QueuedWrite, Problem> {
-    queue(edge, intentions).map_err(|refused| refused.1)
+    let queued = queue(edge, intentions).map_err(|refused| refused.1)?;
+    Ok(match call {
+        Some(call) => charged(edge, call, queued),
+        None => queued,
+    })
+}
+
+/// Charges the caller for the fuel of a write when its verdict arrives.
+fn charged(edge: &Edge, call: &Call, queued: QueuedWrite) -> QueuedWrite {
+    queued.charged_to(&edge.shared.security, &call.principal)
 }
 
 fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<QueuedWrite, RefusedProposal> {
@@ -118,16 +129,5 @@ pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
             problem
         }
         _ => problem,
-    }
-}
-
-/// Charges the principal for the fuel that a program used.
-pub(crate) fn charge(edge: &Edge, call: &Call, outcome: &Outcome) {
-    if let Some(fuel) = outcome
-        .commit()
-        .map(|commit| commit.fuel)
-        .filter(|fuel| *fuel > 0)
-    {
-        edge.shared.security.charge_fuel(&call.principal, fuel);
     }
 }

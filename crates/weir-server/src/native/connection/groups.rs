@@ -29,7 +29,7 @@ use crate::claiming::{self, Claim, ClaimFailure};
 use crate::limits::budget::Reservation;
 use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
-use crate::security::Right;
+use crate::security::{Principal, Right};
 
 /// The result of a claim.
 struct ClaimResult {
@@ -126,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let wait = Duration::from_millis(claim.wait_ms.min(CLAIM_WAIT_MS_MAX));
         let claim = Claim {
             shared: Arc::clone(&self.port.shared),
-            principal: self.principal.clone(),
+            principal: Principal::clone(&self.principal),
             topic: claim.topic.to_owned(),
             group: claim.group.to_owned(),
             member: claim.member.to_vec(),

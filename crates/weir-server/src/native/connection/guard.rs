@@ -4,6 +4,7 @@
 //! - Every request of a principal is checked here first.
 //! - A right that is revoked ends the open listeners that need it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,11 +19,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn authenticate(&mut self, token: &[u8]) -> Result<(), Refused> {
         let security = &self.port.shared.security;
         if !token.is_empty() {
-            self.principal = security
+            let principal = security
                 .authenticate(token, &self.principal)
                 .map_err(|rejected| {
                     refusal_with_retry(ErrorCode::Unauthenticated, rejected.retry)
                 })?;
+            self.principal = Arc::new(principal);
         } else if security.required() && self.principal.name.is_empty() {
             return Err(refusal_with_retry(ErrorCode::Unauthenticated, None));
         }

@@ -17,6 +17,8 @@ use crate::native::answers::PendingWrite;
 use crate::native::refuse::{self, Refused};
 use crate::phase::Phase;
 use crate::queued_write::QueuedWrite;
+use crate::security::Principal;
+use crate::shared::Shared;
 
 /// Maximum number of programs in one write. Each one is compiled, and stays in memory until the
 /// write is applied.
@@ -69,9 +71,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(error) => return Err(bad_items(&error)),
         };
         let first = decoded.first().map_or(0, DecodedItem::nonce);
-        let principal = self.principal.name.clone();
+        let principal = Arc::clone(&self.principal);
         let stored = self.stored();
-        let intentions = intentions(&decoded, stored, &principal);
+        let intentions = intentions(&decoded, stored, &principal.name);
         let programs = intentions.iter().filter(|one| has_program(one)).count();
         if programs > PROGRAMS_MAX {
             let mut refused = Refused::new(ErrorCode::TooLarge, "too many programs in one write");
@@ -96,8 +98,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let propose = move || {
                 let _compile_permit = compile_permit;
                 let clients = [client, stored];
-                let proposal = propose_items(&shared.store, clients, count, &items, &principal)?;
-                Ok::<_, StoreError>(QueuedWrite::new(&shared.admission, proposal, permit))
+                let proposal =
+                    propose_items(&shared.store, clients, count, &items, &principal.name)?;
+                Ok::<_, StoreError>(charged_write(&shared, &principal, proposal, permit))
             };
             match tokio::task::spawn_blocking(propose).await {
                 Ok(queued) => queued,
@@ -107,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         } else {
             let proposal = shared.propose(&intentions);
-            proposal.map(|proposal| QueuedWrite::new(&shared.admission, proposal, permit))
+            proposal.map(|proposal| charged_write(&shared, &principal, proposal, permit))
         };
         self.queue_outcome(tag, first, count, size, before, queued)
     }
@@ -140,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             TextOperation::Destroy => Operation::Destroy,
         };
-        let principal = self.principal.name.clone();
+        let principal = Arc::clone(&self.principal);
         let expect = one.expect.read().unwrap_or_default();
         let intention = Intention {
             client: self.stored(),
@@ -149,7 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             operation,
             expect: &expect,
             meta: one.meta,
-            principal: principal.as_bytes(),
+            principal: principal.name.as_bytes(),
             fingerprint: None,
         };
         let Some(permit) = self.exchange_permit(permit, &[intention], size) else {
@@ -158,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let before = self.admit(nonce, &[intention], size)?;
         let shared = &self.port.shared;
         let proposal = shared.propose(&[intention]);
-        let queued = proposal.map(|proposal| QueuedWrite::new(&shared.admission, proposal, permit));
+        let queued = proposal.map(|proposal| charged_write(shared, &principal, proposal, permit));
         self.queue_outcome(tag, nonce, 1, size, before, queued)
     }
 
@@ -284,6 +287,17 @@ fn bad_items(error: &ItemsError) -> Refused {
     let mut refused = Refused::new(ErrorCode::BadRequest, error.to_string()).fatal();
     refused.message.item = Some(u64::from(error.item()));
     refused
+}
+
+/// Creates the write of a proposal, and charges it to its caller.
+fn charged_write(
+    shared: &Shared,
+    caller: &Arc<Principal>,
+    proposal: Proposal,
+    permit: Permit,
+) -> QueuedWrite {
+    let queued = QueuedWrite::new(&shared.admission, proposal, permit);
+    queued.charged_to(&shared.security, caller)
 }
 
 /// Decodes the items again, on a thread that may block.

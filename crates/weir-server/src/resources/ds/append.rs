@@ -23,7 +23,7 @@ use crate::limits::INLINE_WORK_BYTES;
 use crate::resources::context::{Call, Edge};
 use crate::resources::meta::MetaWriter;
 use crate::resources::problems;
-use crate::resources::propose::{charge, outcomes, propose_unchecked};
+use crate::resources::propose::{outcomes, propose_unchecked};
 use crate::resources::streams::config::{closes, content_type, single};
 use crate::resources::streams::position;
 use crate::resources::streams::terms::{
@@ -400,13 +400,12 @@ async fn write(
             principal: call.principal.name.as_bytes(),
             ..Intention::new(topic, operation)
         };
-        propose_unchecked(edge, std::slice::from_ref(&intention))?
+        propose_unchecked(edge, Some(call), std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.iter().next();
     let outcome =
         outcome.ok_or_else(|| Problem::new(Kind::Internal, "the store returned no outcome"))?;
-    charge(edge, call, &outcome);
     let Some(commit) = outcome.commit() else {
         return Err(Problem::new(Kind::Internal, "the store refused the write"));
     };

@@ -326,7 +326,7 @@ async fn create(
             expect: &expect,
             ..Intention::new(topic, Operation::Txn { ops: &ops })
         };
-        propose_unchecked(edge, &[create_topic, fill])?
+        propose_unchecked(edge, Some(call), &[create_topic, fill])?
     };
     drop(ops);
     let outcomes = outcomes(edge, queued).await?;

@@ -119,7 +119,7 @@ async fn write(
             principal,
             ..Intention::new(topic, operation)
         };
-        propose_unchecked(edge, std::slice::from_ref(&intention))?
+        propose_unchecked(edge, None, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.iter().next();

@@ -30,7 +30,7 @@ use crate::resources::events::unseen::UnseenRecords;
 use crate::resources::framing::{self, key_of};
 use crate::resources::meta::{MetaWriter, payload};
 use crate::resources::problems;
-use crate::resources::propose::{charge, first, outcomes, propose, refused, timed_out};
+use crate::resources::propose::{first, outcomes, propose, refused, timed_out};
 use crate::resources::route::Resource;
 use crate::resources::session::Session;
 
@@ -114,7 +114,6 @@ async fn execute(
     for _ in 0..TAG_ATTEMPTS_MAX {
         let queued = write.propose(edge, call, value, tag)?;
         let outcome = first(Ok(outcomes(edge, queued).await?))?;
-        charge(edge, call, &outcome);
         let answer = write.answer(call, &outcome);
         let Err(problem) = &answer else { return answer };
         let unseen = write.unseen(edge, call, &outcome);
@@ -455,7 +454,6 @@ impl Pending for PendingWrite {
         let mut unseen = None;
         let result = match first(result) {
             Ok(outcome) => {
-                charge(&self.edge, &self.call, &outcome);
                 unseen = self.write.unseen(&self.edge, &self.call, &outcome);
                 self.write.answer(&self.call, &outcome)
             }
