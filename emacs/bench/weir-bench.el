@@ -311,11 +311,17 @@ With BODY, a text, send it by POST."
 
 (defun weir-bench--get-plz (url)
   "Return the notes at URL by plz.el."
-  ;; plz 0.2 can leave a message of its process after the text.
-  (plz 'get url
-    :as (lambda ()
-          (mapcar (lambda (note) (alist-get 'message note))
-                  (json-parse-buffer :object-type 'alist :array-type 'list)))))
+  (let ((notes nil))
+    ;; plz 0.2 returns nil if the process ends before its sentinel runs.  Then
+    ;; the request is sent again.
+    (while (not notes)
+      (setq notes
+            ;; It can also leave a message of its process after the text.
+            (plz 'get url
+              :as (lambda ()
+                    (mapcar (lambda (note) (alist-get 'message note))
+                            (json-parse-buffer :object-type 'alist :array-type 'list))))))
+    notes))
 
 (defun weir-bench--clients (url count)
   "Return the contenders for COUNT requests to URL, which has notes.
