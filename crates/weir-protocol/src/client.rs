@@ -11,6 +11,10 @@ use weir_core::error_code::ErrorCode;
 
 use crate::message::{Hello, HelloOk};
 
+/// The highest nonce after which a client continues a session. No client sends as many writes, so
+/// its next nonces cannot overflow.
+const NONCE_MAX: u64 = u64::MAX / 2;
+
 /// A write that was sent and is not completely answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
@@ -132,6 +136,9 @@ impl ClientConnection {
         let Some(known) = hello.next.checked_sub(1) else {
             return Err("a session without a next nonce");
         };
+        if known > NONCE_MAX {
+            return Err("the next nonce of the session is too large");
+        }
         if self.sent.is_empty() && self.held.is_empty() {
             // Nothing is in flight: continue after the last nonce that the store knows.
             self.answered = known;
@@ -398,6 +405,18 @@ mod tests {
             assert_eq!(writes.resend_held().unwrap().first, 3);
             assert_eq!(writes.resend_held().unwrap().first, 6);
             assert!(writes.resend_held().is_none());
+        }
+    }
+
+    #[test]
+    fn a_next_nonce_that_could_overflow_is_refused() {
+        for (next, accepted) in [(1 << 63, true), ((1 << 63) + 1, false), (u64::MAX, false)] {
+            let mut writes = ClientConnection::new(ClientId([1; 16]));
+            let hello = HelloOk {
+                next,
+                ..HelloOk::default()
+            };
+            assert_eq!(writes.opened(&hello).is_ok(), accepted, "{next}");
         }
     }
 
