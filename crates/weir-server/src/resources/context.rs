@@ -10,7 +10,7 @@ use weir_core::{ClientId, ErrorCode};
 
 use super::hub::Hub;
 use super::route::{Matched, Resource};
-use super::streams::state::Streams;
+use super::streams::state::{KeyedLocks, Streams};
 use crate::connections::Slot;
 use crate::http::head::{Head, HeadError, Method, Version};
 use crate::http::origin::{self, PageOrigin, SANDBOX};
@@ -35,6 +35,8 @@ pub(crate) struct Edge {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hub: Hub,
     pub(crate) ds: Streams,
+    /// Locks of changes of the options of a topic.
+    pub(crate) option_changes: KeyedLocks,
     /// Returns the `OpenAPI` description of the interface.
     pub(crate) description: fn() -> &'static str,
     /// First half of the request ids; the second half is a counter.
@@ -83,6 +85,7 @@ impl Edge {
         Self {
             hub: Hub::new(Arc::clone(&shared)),
             ds: Streams::default(),
+            option_changes: KeyedLocks::default(),
             description,
             shared,
             run_id: twox_hash::XxHash3_64::oneshot(&now.to_be_bytes()) >> 32,

@@ -27,8 +27,19 @@ pub(crate) async fn execute(
     operation: Operation<'_>,
     body: &[u8],
 ) -> Result<Outcome, Problem> {
+    execute_holding(edge, call, operation, body, None::<()>).await
+}
+
+/// As `execute`, but keeps `held` until the verdict, even if the request ends before.
+pub(crate) async fn execute_holding(
+    edge: &Arc<Edge>,
+    call: &Call,
+    operation: Operation<'_>,
+    body: &[u8],
+    held: Option<impl Send + Sync + 'static>,
+) -> Result<Outcome, Problem> {
     let conditions = Conditions::read(&call.head, TagKind::Topic)?;
-    execute_with(edge, call, operation, body, conditions).await
+    execute_with(edge, call, operation, body, conditions, held).await
 }
 
 /// As `execute`, without conditions on the topic.
@@ -38,7 +49,8 @@ pub(crate) async fn execute_plain(
     operation: Operation<'_>,
     body: &[u8],
 ) -> Result<Outcome, Problem> {
-    execute_with(edge, call, operation, body, Conditions::default()).await
+    let conditions = Conditions::default();
+    execute_with(edge, call, operation, body, conditions, None::<()>).await
 }
 
 async fn execute_with(
@@ -47,6 +59,7 @@ async fn execute_with(
     operation: Operation<'_>,
     body: &[u8],
     conditions: Conditions,
+    held: Option<impl Send + Sync + 'static>,
 ) -> Result<Outcome, Problem> {
     if !conditions.tags.is_empty() {
         return Err(Problem::bad("a write to a topic accepts only one tag"));
@@ -63,6 +76,7 @@ async fn execute_with(
     };
     let mut queued = compile::propose(edge, call, &intention, expects.clone()).await?;
     queued.hold(session.key_in_flight.clone());
+    queued.hold(held);
     let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
     match outcome {

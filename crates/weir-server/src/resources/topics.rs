@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use weir_core::{Compaction, ErrorCode, GroupName, Operation, StateMode, TopicOptions};
+use weir_protocol::Consistency;
 use weir_store::TopicInfo;
 
 use crate::http::base64;
@@ -24,7 +25,8 @@ use crate::listing;
 use crate::resources::consistency;
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_not_modified, no_topic};
-use crate::resources::execute::{execute, json_object, reply_head};
+use crate::resources::execute::{execute, execute_holding, json_object, reply_head};
+use crate::resources::problems;
 use crate::shared::Shared;
 
 const TOPIC: &str = r#"{"name":"orders","incarnation":1,"first":1,"last":3,"keys":2,"bytes":66,"options":{"compaction":"off"}}"#;
@@ -415,20 +417,19 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
         );
     }
     let members: Create = json_object(body)?;
-    let info = edge
-        .shared
-        .store
-        .topic(&call.matched.topic)
-        .filter(|info| info.live)
-        .ok_or_else(no_topic)?;
-    let mut options = info.options;
+    let (shared, topic) = (&edge.shared, call.matched.topic.as_str());
+    // The log sets all options together. So a change must begin with the options of the previous
+    // change, on this node or an earlier leader.
+    let limit = shared.config.store_timeout;
+    let lock = edge.option_changes.acquire(limit, (topic, b"")).await?;
+    let is_current = shared.wait_for_consistency(Consistency::Linear).await;
+    is_current.map_err(|error| problems::of_store(&error))?;
+    let info = shared.store.topic(topic).filter(|info| info.live);
+    let mut options = info.ok_or_else(no_topic)?.options;
     patch(&mut options, &members.options)?;
-    let outcome = execute(edge, call, Operation::Alter { options: &options }, body).await?;
-    let info = edge
-        .shared
-        .store
-        .topic(&call.matched.topic)
-        .ok_or_else(no_topic)?;
+    let operation = Operation::Alter { options: &options };
+    let outcome = execute_holding(edge, call, operation, body, lock).await?;
+    let info = shared.store.topic(topic).ok_or_else(no_topic)?;
     Ok(body_of(edge, reply_head(200, &outcome), &info))
 }
 

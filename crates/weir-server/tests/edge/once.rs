@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Barrier};
 
-use crate::world::world;
+use crate::hold::BlockedThread;
+use crate::world::{request, world};
 
 #[test]
 fn only_one_of_several_concurrent_conditional_puts_succeeds() {
@@ -35,6 +36,33 @@ fn only_one_of_several_concurrent_conditional_puts_succeeds() {
         "{statuses:?}"
     );
     assert_eq!(world.store.topic("t").unwrap().last.0, 2);
+}
+
+#[test]
+fn concurrent_changes_of_different_options_are_both_applied() {
+    let world = world();
+    let blocked = BlockedThread::new(&world.store, "t");
+    let patch = |body: &str| {
+        let mut client = world.client();
+        let fields = "Content-Type: application/merge-patch+json";
+        let line = "PATCH /v1/topics/t";
+        client.send(&request(line, fields, body.as_bytes()));
+        client
+    };
+    let mut first = patch(r#"{"options":{"retention_records":1000}}"#);
+    while world.in_flight_bytes() == 0 {}
+    let mut second = patch(r#"{"options":{"keys_max":10}}"#);
+    // Time for the server to process the second change, which must wait for the first one.
+    for _ in 0..100 {
+        assert_eq!(world.ask("GET /healthz", "", b"").status, 200);
+    }
+    drop(blocked);
+    assert_eq!(first.reply(false).status, 200);
+    let reply = second.reply(false);
+    assert_eq!(reply.status, 200);
+    let options = &reply.json()["options"];
+    assert_eq!(options["retention_records"], 1000);
+    assert_eq!(options["keys_max"], 10);
 }
 
 #[test]

@@ -6,37 +6,37 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::MutexGuard;
-use tokio::time::Instant;
+use tokio::sync::{MutexGuard, OwnedMutexGuard};
+use tokio::time::{Instant, timeout};
 
 use super::config::{Config, Expiry};
 use super::terms::KEYED_LOCKS;
 use crate::http::problem::{Kind, Problem};
 
-/// Locks that serialize requests by key. They protect no data: conditions in the store decide
-/// whether a request succeeds. The locks only avoid attempts that would fail.
+/// Locks that serialize requests by key.
 #[derive(Debug)]
-pub(crate) struct KeyedLocks(Vec<tokio::sync::Mutex<()>>, RandomState);
+pub(crate) struct KeyedLocks(Vec<Arc<tokio::sync::Mutex<()>>>, RandomState);
 
 impl Default for KeyedLocks {
     fn default() -> Self {
-        let mutexes = std::iter::repeat_with(tokio::sync::Mutex::default);
+        let mutexes = std::iter::repeat_with(Arc::default);
         Self(mutexes.take(KEYED_LOCKS).collect(), RandomState::new())
     }
 }
 
 impl KeyedLocks {
-    /// Acquires the lock of the writer `name`; waits at most `limit`.
+    /// Acquires the lock of `name`; waits at most `limit`.
     pub(crate) async fn acquire(
         &self,
         limit: Duration,
         name: (&str, &[u8]),
-    ) -> Result<Option<MutexGuard<'_, ()>>, Problem> {
+    ) -> Result<Option<OwnedMutexGuard<()>>, Problem> {
         let index = self.1.hash_one(name) % KEYED_LOCKS as u64;
-        match self.0.get(usize::try_from(index).unwrap_or(0)) {
-            Some(mutex) => lock(limit, mutex).await.map(Some),
-            None => Ok(None),
-        }
+        let Some(mutex) = self.0.get(usize::try_from(index).unwrap_or(0)) else {
+            return Ok(None);
+        };
+        let guard = timeout(limit, Arc::clone(mutex).lock_owned()).await;
+        guard.map(Some).map_err(|_| busy())
     }
 }
 
@@ -45,8 +45,12 @@ pub(crate) async fn lock(
     limit: Duration,
     mutex: &tokio::sync::Mutex<()>,
 ) -> Result<MutexGuard<'_, ()>, Problem> {
-    let guard = tokio::time::timeout(limit, mutex.lock()).await;
-    guard.map_err(|_| Problem::new(Kind::Busy, "other changes of the stream take too long"))
+    let guard = timeout(limit, mutex.lock()).await;
+    guard.map_err(|_| busy())
+}
+
+fn busy() -> Problem {
+    Problem::new(Kind::Busy, "other changes of the topic take too long")
 }
 
 /// State that requests for streams share.
@@ -56,9 +60,10 @@ pub(crate) struct Streams {
     pub(crate) leases: Mutex<Leases>,
     /// The description of each stream, with its incarnation.
     pub(crate) configs: Mutex<HashMap<String, (u64, Arc<Config>)>>,
-    /// Locks of producers.
+    /// Locks of producers. They protect no data: conditions in the store decide whether a request
+    /// succeeds. The locks only avoid attempts that would fail.
     pub(crate) producers: KeyedLocks,
-    /// Locks of writes with `Stream-Seq`.
+    /// Locks of writes with `Stream-Seq`, for the same purpose.
     pub(crate) orders: KeyedLocks,
     /// Held while a fork or an expiring stream is created or deleted.
     pub(crate) structure: tokio::sync::Mutex<()>,
