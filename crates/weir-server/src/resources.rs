@@ -5,12 +5,14 @@
 //! | `route`, `openapi` | paths, methods and parameters of all resources, and the generated document |
 //! | `context`, `condition`, `session`, `propose`, `problems`, `hub`, `live`, `reading`, `consistency` | the state of the port, conditions, sessions, writing to and reading from the store |
 //! | `meta`, `cloudevents`, `records` | representations of records |
+//! | `bounded` | arrays and objects of JSON, up to a limit |
 //! | `streams` | descriptions and shared state of Durable Streams |
 //! | `events`, `batch`, `topics`, `programs`, `groups`, `ds`, `ops` | the resources |
 //!
 //! The rules for users are in docs/api/http.md.
 
 pub(crate) mod batch;
+pub(crate) mod bounded;
 pub(crate) mod cloudevents;
 pub(crate) mod compile;
 pub(crate) mod condition;

@@ -14,6 +14,16 @@ pub(crate) fn inline<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Runs work that borrows a body of `bytes` bytes: as other code up to `INLINE_WORK_BYTES`,
+/// otherwise as [`inline`].
+pub(crate) fn inline_by_size<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes <= INLINE_WORK_BYTES {
+        work()
+    } else {
+        inline(work)
+    }
+}
+
 /// Runs work on a body of `bytes` bytes: inline up to `INLINE_WORK_BYTES`, otherwise on a thread
 /// that may block.
 pub(crate) async fn run_by_size<T: Send + 'static>(

@@ -7,11 +7,10 @@
 //! | module | purpose |
 //! |---|---|
 //! | `stream`, `cursor` | find items in a body that is arriving, and in a complete body |
-//! | `item`, `bounded` | parse an item |
+//! | `item` | parses an item |
 //! | `writer`, `summary` | log entries, and their outcomes |
 //! | `transaction` | transactions: all items or none |
 
-mod bounded;
 mod cursor;
 mod item;
 mod stream;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use serde_json::value::RawValue;
 use weir_core::{Record, RecordKind};
 
+use super::bounded::Members;
 use super::meta::{Declared, Meta, MetaWriter, Shape, declared, shape, typed};
 use crate::http::base64;
 use crate::http::date;
@@ -206,11 +207,12 @@ pub(crate) struct Event<'a> {
 /// Parses the envelope of one event.
 pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
     let wrong = |_| Problem::bad("the event is not a JSON object");
-    let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(wrong)?;
+    let members: Members<'_, &RawValue> = serde_json::from_str(text)
+        .map_err(|error| Problem::bad(format!("the event is malformed: {error}")))?;
     let mut attributes = Attributes::new();
     let (mut data, mut coded) = (None, None);
-    for (name, raw) in members {
-        match name.as_str() {
+    for (name, raw) in members.0 {
+        match name.as_ref() {
             "data" => data = Some(raw),
             "data_base64" => coded = Some(raw),
             _ if raw.get() == "null" => {}
@@ -225,7 +227,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
                     }
                     _ => raw.get().to_owned(),
                 };
-                attributes.insert(name, text);
+                attributes.insert(name.into_owned(), text);
             }
         }
     }
@@ -350,6 +352,7 @@ mod tests {
 
     use super::*;
     use crate::http::head::parse;
+    use crate::resources::bounded::MEMBERS_MAX;
 
     fn from_fields(fields: &str) -> Result<Option<Attributes>, Problem> {
         let text = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
@@ -405,6 +408,17 @@ mod tests {
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+        let mut many = String::from(r#"{"specversion":"1.0","id":"1","source":"/a","type":"t""#);
+        for n in 0..MEMBERS_MAX {
+            write!(many, r#","x{n}":null"#).unwrap();
+        }
+        many.push('}');
+        let problem = read(&many).unwrap_err();
+        assert!(
+            problem.detail.contains("too many members"),
+            "{}",
+            problem.detail
+        );
     }
 
     #[test]

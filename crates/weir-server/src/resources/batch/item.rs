@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use weir_core::TxnOp;
 
-use super::bounded::{ConditionValue, Members};
 use crate::http::problem::Problem;
 use crate::http::{base64, json};
+use crate::resources::bounded::{ConditionValue, Members};
 use crate::resources::cloudevents;
 use crate::resources::condition::Condition;
 use crate::resources::framing::Framing;

@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 use weir_core::limits::{EXPECTS_MAX, TXN_OPS_MAX};
 use weir_core::{Detail, Effect, Expect, Intention, Operation, Outcome, TxnOp};
 
-use super::bounded::{Bounded, ConditionValue, Members};
 use super::item::{Item, bad, read_expect, read_record};
 use crate::http::head::FieldName;
 use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::http::{base64, offload};
+use crate::resources::bounded::{Bounded, ConditionValue, Members};
 use crate::resources::condition::{Condition, Conditions, TagKind};
 use crate::resources::context::{Call, Edge};
 use crate::resources::problems;

@@ -18,6 +18,7 @@ use weir_core::{Effect, Intention, Operation, Outcome};
 use crate::http::exchange::{Pending, Started};
 use crate::http::head::{FieldName, Method};
 use crate::http::json::Object;
+use crate::http::offload;
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Boxed, Reply};
@@ -95,11 +96,8 @@ async fn write_one(
     body: Bytes,
 ) -> Result<Reply, Problem> {
     // Checking a large payload would block the reactor for too long.
-    let write = if body.len() > INLINE_WORK_BYTES {
-        crate::http::offload::inline(|| WriteRequest::read(edge, call, kind, &body))?
-    } else {
-        WriteRequest::read(edge, call, kind, &body)?
-    };
+    let read = || WriteRequest::read(edge, call, kind, &body);
+    let write = offload::inline_by_size(body.len(), read)?;
     execute(edge, call, &write, &body).await
 }
 
@@ -185,7 +183,7 @@ async fn event(
 async fn structured(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     cloudevents::check_format(&call.head)?;
     let text = std::str::from_utf8(&body).map_err(|_| Problem::bad("the event is not UTF-8"))?;
-    let parts = cloudevents::read(text)?;
+    let parts = offload::inline_by_size(body.len(), || cloudevents::read(text))?;
     let mut key = key_of(call)?;
     if key.is_empty() {
         key = parts.key;

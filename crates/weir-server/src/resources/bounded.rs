@@ -10,15 +10,15 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Maximum number of members of an object within an item.
-pub(super) const MEMBERS_MAX: usize = 1024;
+/// Maximum number of members of an object.
+pub(crate) const MEMBERS_MAX: usize = 1024;
 
 /// The first `MAX` elements of an array.
 #[derive(Debug)]
-pub(super) struct Bounded<T, const MAX: usize> {
-    pub(super) items: Vec<T>,
+pub(crate) struct Bounded<T, const MAX: usize> {
+    pub(crate) items: Vec<T>,
     /// Whether there are more elements.
-    pub(super) more: bool,
+    pub(crate) more: bool,
 }
 
 impl<T, const MAX: usize> Default for Bounded<T, MAX> {
@@ -62,7 +62,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T,
 
 /// An object with at most [`MEMBERS_MAX`] members.
 #[derive(Debug)]
-pub(super) struct Members<'a, V>(pub(super) BTreeMap<Cow<'a, str>, V>);
+pub(crate) struct Members<'a, V>(pub(crate) BTreeMap<Cow<'a, str>, V>);
 
 struct Fields<V>(PhantomData<V>);
 
@@ -93,7 +93,7 @@ impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Members<'a, V> {
 
 /// The value of a condition.
 #[derive(Debug)]
-pub(super) enum ConditionValue<'a> {
+pub(crate) enum ConditionValue<'a> {
     Flag(bool),
     Number(u64),
     Text(Cow<'a, str>),
