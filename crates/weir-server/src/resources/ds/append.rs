@@ -19,7 +19,7 @@ use crate::http::head::{FieldName, Head};
 use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
 use crate::http::reply::Reply;
-use crate::limits::INLINE_WORK_BYTES;
+use crate::resources::bounded::Bounded;
 use crate::resources::context::{Call, Edge};
 use crate::resources::meta::MetaWriter;
 use crate::resources::problems;
@@ -32,6 +32,8 @@ use crate::resources::streams::terms::{
 
 /// Keys that a write of a stream may set in addition to its data.
 const KEYS: usize = 4;
+/// Maximum number of messages of one write.
+const MESSAGES_MAX: usize = TXN_OPS_MAX - KEYS;
 
 /// The parameters of a POST.
 struct AppendRequest {
@@ -124,19 +126,24 @@ async fn read_record<T>(
 }
 
 /// Returns the values in a JSON body: the elements of an array, or the single value.
-pub(super) fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
-    let values = if body.trim_ascii_start().starts_with(b"[") {
-        serde_json::from_slice(body)
-    } else {
-        serde_json::from_slice(body).map(|value| vec![value])
-    };
-    values.map_err(|error| {
+fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
+    let malformed = |error: serde_json::Error| {
+        let (line, column) = (error.line(), error.column());
         Problem::bad(format!(
-            "the body is not JSON: line {}, column {}",
-            error.line(),
-            error.column()
+            "the body is not JSON: line {line}, column {column}"
         ))
-    })
+    };
+    if !body.trim_ascii_start().starts_with(b"[") {
+        return serde_json::from_slice(body)
+            .map(|value| vec![value])
+            .map_err(malformed);
+    }
+    let values: Bounded<&RawValue, MESSAGES_MAX> =
+        serde_json::from_slice(body).map_err(malformed)?;
+    if values.more {
+        return Err(Problem::too_large("the number of messages", MESSAGES_MAX));
+    }
+    Ok(values.items)
 }
 
 /// Converts data to operations of a transaction. JSON gets one record for each value. Bytes get as
@@ -155,17 +162,7 @@ pub(super) fn operations<'a>(
     if !json {
         return Ok(body.chunks(value_max.max(1)).map(put).collect());
     }
-    let values = if body.len() > INLINE_WORK_BYTES {
-        offload::inline(|| values(body))?
-    } else {
-        values(body)?
-    };
-    if values.len() > TXN_OPS_MAX - KEYS {
-        return Err(Problem::too_large(
-            "the number of messages",
-            TXN_OPS_MAX - KEYS,
-        ));
-    }
+    let values = offload::inline_by_size(body.len(), || values(body))?;
     let bytes = values.iter().map(|value| value.get().as_bytes());
     Ok(bytes.map(put).collect())
 }
@@ -453,7 +450,8 @@ fn answer(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::values;
+    use super::{MESSAGES_MAX, values};
+    use crate::http::problem::Kind;
 
     #[test]
     fn an_array_is_split_into_its_values() {
@@ -476,5 +474,14 @@ mod tests {
             assert_eq!(texts(wrong), None, "{wrong}");
         }
         assert!(values(b"\"\xff\"").is_err());
+    }
+
+    #[test]
+    fn an_array_with_too_many_values_is_refused_while_it_is_parsed() {
+        let array = |count: usize| format!("[1{}]", ",1".repeat(count - 1));
+        let largest = array(MESSAGES_MAX);
+        assert_eq!(values(largest.as_bytes()).unwrap().len(), MESSAGES_MAX);
+        let problem = values(array(MESSAGES_MAX + 1).as_bytes()).unwrap_err();
+        assert_eq!(problem.kind, Kind::TooLarge);
     }
 }
