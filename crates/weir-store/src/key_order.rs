@@ -1,4 +1,41 @@
-//! A sorted view of the keys of a topic.
+//! Sorted views of the keys of topics.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_core::TopicId;
+
+/// Number of views up to which no view is dropped.
+const VIEWS_MIN: usize = 16;
+
+/// The views of the topics that were scanned. There are at most [`VIEWS_MIN`], or twice as many as
+/// there were topics when views were last dropped.
+#[derive(Debug, Default)]
+pub(crate) struct KeyOrders {
+    pub(crate) views: BTreeMap<TopicId, Arc<Mutex<KeyOrder>>>,
+    /// Number of views at which the views of destroyed topics are dropped.
+    drop_at: usize,
+}
+
+impl KeyOrders {
+    /// Returns the view of a topic. Creates it if it does not exist; `exists` then returns whether the
+    /// topic of another view exists.
+    pub(crate) fn view(
+        &mut self,
+        id: TopicId,
+        exists: impl Fn(TopicId) -> bool,
+    ) -> Arc<Mutex<KeyOrder>> {
+        if let Some(view) = self.views.get(&id) {
+            return Arc::clone(view);
+        }
+        if self.views.len() >= self.drop_at {
+            self.views.retain(|id, _| exists(*id));
+            self.drop_at = VIEWS_MIN.max(2 * self.views.len());
+        }
+        Arc::clone(self.views.entry(id).or_default())
+    }
+}
 
 /// Keys of one topic in ascending byte order, with their slots.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! Scans of keys in order, over a sorted view of the key index of a topic. The first scan creates
-//! the view. Later scans sort only the new keys.
+//! the view. Later scans sort only the new keys. The views of destroyed topics are dropped when
+//! views of other topics are created.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -213,14 +214,12 @@ impl Store {
     }
 
     fn order(&self, id: TopicId) -> Arc<Mutex<KeyOrder>> {
-        let mut orders = self.orders.lock();
-        if orders.len() <= id.index() {
-            orders.resize(id.index() + 1, None);
-        }
-        match orders.get_mut(id.index()) {
-            Some(slot) => Arc::clone(slot.get_or_insert_default()),
-            None => Arc::default(),
-        }
+        let exists = |id| {
+            let machine = self.engine.machine.read();
+            let view = machine.topic_by_id(id);
+            view.is_some_and(|view| view.incarnation.is_some())
+        };
+        self.orders.lock().view(id, exists)
     }
 
     /// Copies the new keys while the machine is locked, and sorts them after the lock is released.
@@ -265,5 +264,48 @@ impl Store {
             order.keys.push(key);
         }
         order.keys.extend(old);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use weir_core::{Intention, Operation, TopicOptions};
+
+    use super::*;
+    use crate::options::{Durability, OpenOptions};
+
+    #[test]
+    fn views_of_destroyed_topics_are_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        let store = Store::open(directory.path(), &options).unwrap();
+        let options = &TopicOptions::default();
+        let (key, value) = (&b"k"[..], &b"v"[..]);
+        let create = |topic: &str| {
+            let call = [Operation::Create { options }, Operation::Put { key, value }]
+                .map(|operation| Intention::new(topic, operation));
+            store.propose(&call).unwrap().wait().unwrap();
+        };
+        let scan = |topic: &str| store.scan(topic, b"", None, 10).unwrap().len();
+        let views = || store.orders.lock().views.len();
+        let remaining: Vec<String> = (0..20).map(|n| format!("remaining-{n}")).collect();
+        for topic in &remaining {
+            create(topic);
+            assert_eq!(scan(topic), 1);
+        }
+        assert_eq!(views(), 20);
+        for number in 0..200 {
+            let topic = format!("destroyed-{number}");
+            create(&topic);
+            assert_eq!(scan(&topic), 1);
+            let destroy = Intention::new(&topic, Operation::Destroy);
+            store.propose(&[destroy]).unwrap().wait().unwrap();
+            assert!(views() <= 40, "{}", views());
+        }
+        assert!(remaining.iter().all(|topic| scan(topic) == 1));
     }
 }

@@ -22,7 +22,7 @@ use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
-use crate::key_order::KeyOrder;
+use crate::key_order::KeyOrders;
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::log::{LogIndex, LogReaders};
 use crate::maintenance_handle::MaintenanceHandle;
@@ -48,7 +48,7 @@ pub struct Store {
     pub(crate) report: OpenReport,
     pub(crate) maintenance: Arc<Exclusive>,
     pub(crate) read_back: Arc<ReadBack>,
-    pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
+    pub(crate) orders: Mutex<KeyOrders>,
     pub(crate) background: BackgroundTasks,
     pub(crate) readers: LogReaders,
     pub(crate) scrubber: Scrubber,
