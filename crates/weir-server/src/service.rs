@@ -26,7 +26,7 @@ use crate::limits::INLINE_WORK_BYTES;
 use crate::limits::admission::Admission;
 use crate::limits::budget::Reservation;
 use crate::phase::Phase;
-use crate::resources::context::{Call, Edge, Peer, denial, milliseconds};
+use crate::resources::context::{Call, Edge, Peer, denial, milliseconds, over_rate};
 use crate::resources::events::{self, write};
 use crate::resources::route::{self, Matched, Resource};
 use crate::resources::table::{BodyMax, Operation, Row, Table};
@@ -236,7 +236,7 @@ impl Edge {
             let security = &self.shared.security;
             security
                 .admit(&call.principal, 1, length.unwrap_or(0))
-                .map_err(rate)?;
+                .map_err(over_rate)?;
             let topic = &call.matched.topic;
             // The items of a batch decide whether it needs the right to write, to delete, or both.
             let items_decide = (call.matched.resource == Resource::Transactions
@@ -413,13 +413,6 @@ impl Edge {
         consistency::wait(edge, call, operation).await?;
         (operation.handler)(edge, call, body).await
     }
-}
-
-/// The response to a caller that exceeds its rate.
-fn rate(pause: std::time::Duration) -> Problem {
-    let mut problem = Problem::new(Kind::Rate, ErrorCode::Rate.sentence()).code(ErrorCode::Rate);
-    problem.retry_after_ms = Some(milliseconds(pause));
-    problem
 }
 
 /// Returns the trace id of a `traceparent`, or `None` if the text is not valid.

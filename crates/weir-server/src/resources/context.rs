@@ -222,6 +222,13 @@ pub(crate) fn denial(denied: Denied, topic: &str) -> Problem {
         .text("topic", topic)
 }
 
+/// The problem of a caller that exceeds its rate.
+pub(crate) fn over_rate(pause: std::time::Duration) -> Problem {
+    let mut problem = Problem::new(Kind::Rate, ErrorCode::Rate.sentence()).code(ErrorCode::Rate);
+    problem.retry_after_ms = Some(milliseconds(pause));
+    problem
+}
+
 /// Converts a duration to whole milliseconds plus one, so that the result is never too short.
 pub(crate) fn milliseconds(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis())

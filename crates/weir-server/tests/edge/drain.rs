@@ -6,12 +6,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_core::ConsequenceOffset;
+use weir_core::{ConsequenceOffset, Intention, Operation, TopicOptions};
 use weir_store::Store;
 
 use crate::client::TEST_TIMEOUT;
 use crate::hold::BlockedThread;
-use crate::world::{options, request, world};
+use crate::world::{World, options, request, with, world};
 
 /// Posts numbers until the server ends. Returns the bodies that were acknowledged with 201.
 fn write(address: std::net::SocketAddr, writer: u64, answered: &AtomicU64) -> Vec<String> {
@@ -88,6 +88,39 @@ fn a_drain_neither_loses_nor_duplicates_a_write() {
     // During a drain every accepted write gets a response, so the store has no other records than
     // these and CREATE.
     assert_eq!(found.len(), acknowledged.len() + 1);
+}
+
+/// Creates the topic, and returns a request with more items than one log entry may have.
+fn lines(world: &World) -> Vec<u8> {
+    let options = TopicOptions::default();
+    let create = Intention::new("t", Operation::Create { options: &options });
+    world.store.propose(&[create]).unwrap().wait().unwrap();
+    let fields = "Content-Type: application/x-ndjson";
+    request("POST /v1/topics/t/events", fields, &b"1\n".repeat(15_000))
+}
+
+#[test]
+fn a_drain_ends_a_batch_that_waits_for_its_rate() {
+    let world = with(&[("rate_requests", "500")]);
+    let mut client = world.client();
+    client.send(&lines(&world));
+    // The first log entry has 10,000 items, the topic also CREATE.
+    while world.store.topic("t").unwrap().last.0 < 10_001 {}
+    world.server.as_ref().unwrap().drain();
+    let reply = client.reply(false);
+    assert_eq!((reply.status, &*reply.problem()), (503, "draining"));
+    assert_eq!(reply.json()["done"]["valid"], 10_000);
+}
+
+#[test]
+fn a_batch_does_not_wait_for_its_rate_longer_than_for_the_store() {
+    let world = with(&[("rate_requests", "1")]);
+    let mut client = world.client();
+    client.send(&lines(&world));
+    let reply = client.reply(false);
+    assert_eq!((reply.status, &*reply.problem()), (429, "rate"));
+    assert!(reply.get("retry-after").is_some());
+    assert_eq!(reply.json()["done"]["valid"], 10_000);
 }
 
 /// Every request that started before the drain gets a response. Only the last response announces

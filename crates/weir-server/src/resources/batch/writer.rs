@@ -6,16 +6,18 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use weir_core::limits::CALL_ITEMS_MAX;
-use weir_core::{Expect, Intention, Operation};
+use weir_core::{ErrorCode, Expect, Intention, Operation};
 
 use super::item::Item;
 use super::summary::Summary;
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 use crate::limits::ENTRY_BYTES_MAX;
+use crate::phase::Phase;
 use crate::queued_write::QueuedWrite;
 use crate::resources::condition::Condition;
-use crate::resources::context::{Call, Edge};
+use crate::resources::context::{Call, Edge, over_rate};
 use crate::resources::propose::{RefusedProposal, outcomes, propose_many};
 use crate::resources::session::Session;
 
@@ -49,11 +51,7 @@ impl Writer<'_> {
         }
         let mut items = std::mem::take(&mut self.items);
         self.bytes = 0;
-        // The first item was counted with the request.
-        let security = &self.edge.shared.security;
-        while let Err(pause) = security.admit(&self.call.principal, items.len() as u64, 0) {
-            tokio::time::sleep(pause).await;
-        }
+        self.wait_for_rate(items.len() as u64).await?;
         let (refused, mut queued) = match self.propose(&items) {
             Ok(proposed) => (None, proposed),
             // The items before the refused one are written.
@@ -72,6 +70,27 @@ impl Writer<'_> {
         }
         self.summary.add(&outcomes);
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Waits until the rate limit admits the items, at most `store_timeout`. Ends when the server
+    /// drains, because the items occupy memory meanwhile. The first item of a batch was counted with
+    /// the request.
+    async fn wait_for_rate(&self, items: u64) -> Result<(), Problem> {
+        let shared = &self.edge.shared;
+        let mut phase = shared.phase.subscribe();
+        let deadline = Instant::now() + shared.config.store_timeout;
+        while let Err(pause) = shared.security.admit(&self.call.principal, items, 0) {
+            if Instant::now() + pause > deadline {
+                return Err(over_rate(pause));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = phase.wait_for(|phase| *phase >= Phase::Draining) => {
+                    return Err(Problem::new(Kind::Draining, "").code(ErrorCode::Draining));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn propose(&self, items: &[Item]) -> Result<QueuedWrite, RefusedProposal> {
