@@ -27,7 +27,7 @@ use bytes::Bytes;
 use weir_core::limits::{CALL_ITEMS_MAX, TXN_OPS_MAX};
 
 use self::cursor::Cursor;
-use self::item::{Item, Mode, Reader, bad};
+use self::item::{Item, Mode, Position, Reader, bad};
 use self::stream::ItemStream;
 use self::summary::{Summary, answer};
 pub(crate) use self::transaction::transaction;
@@ -180,35 +180,31 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
         from: 0,
         is_end: false,
     };
-    let (mut line, mut byte) = (0_u64, 0_u64);
+    // The position of the next item.
+    let mut position = Position { line: 1, byte: 0 };
     let failed = loop {
         let pending_bytes = writer.bytes;
         let (source, used) = match stream.item(framing, reader.value_max, pending_bytes).await {
             Ok(Some(found)) => found,
             Ok(None) => break None,
-            Err(problem) => break Some(problem),
+            Err(problem) => break Some(position.add_to(problem)),
         };
-        line += 1;
         let source = stream.buffer.get(source).unwrap_or_default();
         if !source.trim_ascii().is_empty() {
-            match reader.read(source) {
-                Ok(item) => {
-                    if let Err(problem) = writer.push(item).await {
-                        break Some(problem);
-                    }
-                }
-                Err(problem) => break Some(problem),
+            let pushed = match reader.read(source, position) {
+                Ok(item) => writer.push(item).await,
+                Err(problem) => Err(problem),
+            };
+            if let Err(problem) = pushed {
+                break Some(problem);
             }
         }
-        byte += used as u64;
+        position.line += 1;
+        position.byte += used as u64;
     };
-    let flushed = writer.flush().await;
-    let failed = failed.or(flushed.err());
-    answer(
-        call,
-        &writer.summary,
-        failed.map(|problem| (problem, line, byte)),
-    )
+    // The items of the writer precede the one that failed.
+    let failed = writer.flush().await.err().or(failed);
+    answer(call, &writer.summary, failed)
 }
 
 /// Runs a batch whose body has arrived.
@@ -232,11 +228,7 @@ async fn run_whole(
                 if items.len() == TXN_OPS_MAX {
                     return Err(too_many());
                 }
-                let item = own.read(source.bytes).map_err(|problem| {
-                    let problem = problem.number("line", source.line);
-                    problem.number("byte", source.byte as u64)
-                })?;
-                items.push(item);
+                items.push(own.read(source.bytes, source.position)?);
             }
             Ok(items)
         });
@@ -259,7 +251,7 @@ async fn run_whole(
         let run = run.await?;
         for item in run.items {
             if let Err(problem) = writer.push(item).await {
-                failed = Some((problem, 0, 0));
+                failed = Some(problem);
                 break;
             }
         }
@@ -269,9 +261,8 @@ async fn run_whole(
             break;
         }
     }
-    if let Err(problem) = writer.flush().await {
-        failed = failed.or(Some((problem, 0, 0)));
-    }
+    // The items of the writer precede the one that failed.
+    let failed = writer.flush().await.err().or(failed);
     answer(call, &writer.summary, failed)
 }
 
@@ -279,7 +270,7 @@ async fn run_whole(
 struct ItemRun {
     items: Vec<Item>,
     cursor: Cursor,
-    failed: Option<(Problem, u64, u64)>,
+    failed: Option<Problem>,
     is_end: bool,
 }
 
@@ -292,13 +283,13 @@ fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> ItemRun {
             is_end = true;
             break;
         };
-        match reader.read(source.bytes) {
+        match reader.read(source.bytes, source.position) {
             Ok(item) => {
                 bytes += source.bytes.len();
                 items.push(item);
             }
             Err(problem) => {
-                failed = Some((problem, source.line, source.byte as u64));
+                failed = Some(problem);
                 break;
             }
         }

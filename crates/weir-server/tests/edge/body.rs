@@ -267,6 +267,32 @@ fn large_payloads_are_returned_unchanged() {
 }
 
 #[test]
+fn a_batch_reports_the_position_of_the_item_that_the_store_refuses() {
+    let world = world();
+    let items = [
+        "{\"key\":\"a\",\"value\":1}".to_owned(),
+        format!("{{\"key\":\"{}\",\"value\":2}}", "k".repeat(2000)),
+        "{\"key\":\"c\",\"value\":3}".to_owned(),
+    ];
+    // The cursor reads a compressed batch, the stream every other one.
+    let plain = items.join("\n").into_bytes();
+    let coded = zstd::encode_all(&plain[..], 1).unwrap();
+    for (coding, body) in [("identity", plain), ("zstd", coded)] {
+        let reply = world.ask(
+            "POST /v1/topics/t/events?mode=records",
+            &format!("Content-Type: application/x-ndjson\nContent-Encoding: {coding}"),
+            &body,
+        );
+        let json = reply.json();
+        assert_eq!(
+            (&json["line"], &json["byte"], &json["done"]["valid"]),
+            (&2.into(), &(items[0].len() + 1).into(), &1.into()),
+            "{coding}: {json}"
+        );
+    }
+}
+
+#[test]
 fn a_batch_is_split_into_log_entries_and_its_items_are_counted() {
     let world = world();
     let lines: String = (0..25_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();

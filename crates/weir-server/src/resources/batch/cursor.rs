@@ -6,6 +6,7 @@
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
+use super::item::Position;
 use crate::http::problem::Problem;
 use crate::resources::framing::Framing;
 
@@ -22,10 +23,7 @@ pub(super) struct Cursor {
 /// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source<'a> {
-    /// Number of the item, from 1.
-    pub(super) line: u64,
-    /// Index of its first byte in the body.
-    pub(super) byte: usize,
+    pub(super) position: Position,
     pub(super) bytes: &'a [u8],
 }
 
@@ -56,9 +54,12 @@ impl Cursor {
             }?;
             self.line += 1;
             if !source.trim_ascii().is_empty() {
+                let byte = source.as_ptr().addr().saturating_sub(body.as_ptr().addr());
                 return Some(Source {
-                    line: self.line,
-                    byte: source.as_ptr().addr().saturating_sub(body.as_ptr().addr()),
+                    position: Position {
+                        line: self.line,
+                        byte: byte as u64,
+                    },
                     bytes: source,
                 });
             }
@@ -96,8 +97,9 @@ mod tests {
         let mut cursor = Cursor::new(framing, body.as_bytes()).ok()?;
         let next = || cursor.next(body.as_bytes());
         let text = |source: Source<'_>| {
-            let at = source.byte..source.byte + source.bytes.len();
-            (source.line, source.byte, &body[at])
+            let Position { line, byte } = source.position;
+            let from = usize::try_from(byte).unwrap();
+            (line, from, &body[from..from + source.bytes.len()])
         };
         Some(std::iter::from_fn(next).map(text).collect())
     }

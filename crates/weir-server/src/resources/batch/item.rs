@@ -40,6 +40,24 @@ pub(super) struct Item {
     pub(super) value: Vec<u8>,
     pub(super) meta: Vec<u8>,
     pub(super) expect: Vec<Condition>,
+    /// Its position in the body.
+    pub(super) position: Position,
+}
+
+/// The position of an item in the body of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    /// Number of the item, from 1.
+    pub(super) line: u64,
+    /// Index of its first byte.
+    pub(super) byte: u64,
+}
+
+impl Position {
+    /// Adds the position to the problem of an item.
+    pub(super) fn add_to(self, problem: Problem) -> Problem {
+        problem.number("line", self.line).number("byte", self.byte)
+    }
 }
 
 impl Item {
@@ -175,7 +193,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn read(&self, source: &[u8]) -> Result<Item, Problem> {
+    /// Parses the item at this position.
+    pub(super) fn read(&self, source: &[u8], position: Position) -> Result<Item, Problem> {
+        let item = self.parse(source);
+        item.map(|item| Item { position, ..item })
+            .map_err(|problem| position.add_to(problem))
+    }
+
+    fn parse(&self, source: &[u8]) -> Result<Item, Problem> {
         if source.len() > self.value_max.saturating_mul(2) + (64 << 10) {
             return Err(Problem::too_large("an item", self.value_max));
         }

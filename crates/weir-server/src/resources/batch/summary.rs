@@ -101,9 +101,9 @@ impl Summary {
 pub(super) fn answer(
     call: &Call,
     summary: &Summary,
-    failed: Option<(Problem, u64, u64)>,
+    failed: Option<Problem>,
 ) -> Result<Reply, Problem> {
-    if let Some((mut problem, line, byte)) = failed {
+    if let Some(mut problem) = failed {
         // Some items may be in the log, so the problem is about an item, not the request.
         if problem.kind == Kind::BadRequest {
             problem.kind = Kind::BadItem;
@@ -112,9 +112,6 @@ pub(super) fn answer(
         let mut object = Object::new(&mut runs);
         summary.members(&mut object);
         object.end();
-        if line > 0 {
-            problem = problem.number("line", line).number("byte", byte);
-        }
         problem.intention = summary.first_intention;
         return Err(problem.raw("done", runs));
     }

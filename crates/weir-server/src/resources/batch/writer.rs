@@ -54,14 +54,21 @@ impl Writer<'_> {
         self.wait_for_rate(items.len() as u64).await?;
         let (refused, mut queued) = match self.propose(&items) {
             Ok(proposed) => (None, proposed),
-            // The items before the refused one are written.
-            Err(refused) if refused.0.is_some_and(|index| index > 0) => {
+            Err(refused) => {
                 let (index, problem) = *refused;
-                items.truncate(index.unwrap_or(0));
+                let Some((index, item)) = index.and_then(|index| Some((index, items.get(index)?)))
+                else {
+                    return Err(problem);
+                };
+                let problem = item.position.add_to(problem);
+                if index == 0 {
+                    return Err(problem);
+                }
+                // The items before the refused one are written.
+                items.truncate(index);
                 let proposed = self.propose(&items).map_err(|refused| refused.1)?;
                 (Some(problem), proposed)
             }
-            Err(refused) => return Err(refused.1),
         };
         queued.hold(self.session.key_in_flight.clone());
         let outcomes = outcomes(self.edge, queued).await?;
