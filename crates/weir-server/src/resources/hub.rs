@@ -21,11 +21,14 @@ use crate::limits::{
 };
 use crate::shared::Shared;
 
+/// The form of events: its flags, and the incarnation in ids, if ids have one.
+pub(crate) type Form = (u8, Option<u64>);
+
 /// A rendered run of events.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     /// The position and form for which it was rendered.
-    pub(crate) from: (u64, u8),
+    pub(crate) from: (u64, Form),
     /// Offset of its last record.
     pub(crate) next: u64,
     pub(crate) bytes: Bytes,
@@ -40,7 +43,7 @@ pub(crate) struct Follow {
 
 impl Follow {
     /// Returns the piece that another tail has rendered for `from`, if any.
-    pub(crate) fn rendered(&self, from: (u64, u8)) -> Option<Piece> {
+    pub(crate) fn rendered(&self, from: (u64, Form)) -> Option<Piece> {
         let pieces = self.pieces.lock();
         pieces
             .iter()

@@ -26,7 +26,7 @@ use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
 use crate::resources::context::{Call, Edge};
-use crate::resources::hub::Piece;
+use crate::resources::hub::{Form, Piece};
 use crate::resources::live::{EventStream, WaitEnd};
 use crate::resources::problems;
 use crate::resources::reading::reserve_block;
@@ -158,11 +158,10 @@ struct Style {
 }
 
 impl Style {
-    /// A number that distinguishes pieces of different forms.
-    fn number(self) -> u8 {
-        u8::from(self.whole_record)
-            | u8::from(self.numbers_as_text) << 1
-            | u8::from(self.incarnation.is_some()) << 2
+    /// Distinguishes pieces of different forms.
+    fn form(self) -> Form {
+        let flags = u8::from(self.whole_record) | u8::from(self.numbers_as_text) << 1;
+        (flags, self.incarnation)
     }
 }
 
@@ -235,7 +234,7 @@ impl Tail {
         if self.next >= self.reader.last().0 {
             return Ok(None);
         }
-        let from = (self.next, self.style.number());
+        let from = (self.next, self.style.form());
         if self.plain
             && let Some(piece) = self.live.follow.rendered(from)
         {
@@ -473,6 +472,22 @@ mod tests {
         );
         check(b"\xff", b"", "id: 7\nevent: put64\ndata: /w==\n\n");
         check(b"", b"", "id: 7\nevent: put\ndata: \n\n");
+    }
+
+    #[test]
+    fn tails_of_different_incarnations_share_no_events() {
+        let form = |incarnation| {
+            let style = Style {
+                whole_record: false,
+                numbers_as_text: false,
+                fields: Fields::default(),
+                incarnation,
+            };
+            style.form()
+        };
+        assert_eq!(form(Some(2)), form(Some(2)));
+        assert_ne!(form(Some(2)), form(Some(5)));
+        assert_ne!(form(Some(2)), form(None));
     }
 
     #[test]
