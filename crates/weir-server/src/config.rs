@@ -379,7 +379,7 @@ config! {
     cors_origins: Vec<String> = Vec::new(), "Origins of web pages whose scripts may use the server; separated by commas";
     connections_max: usize = 10_000, "Maximum open connections of each port";
     connections_unauthenticated_max: usize = 1024, "Maximum open connections of all ports that have no accepted request yet; above this, the server closes the oldest of them";
-    connections_per_address_max: usize = 1024, "Maximum open connections of each port from one address";
+    connections_per_address_max: usize = 1024, "Maximum open connections of each port from one IPv4 address or one IPv6 /64 network";
     memory_max: Option<Size> = None, "Memory from which the budgets are computed; auto: the smallest limit of control groups, address space and machine";
     bodies_budget: Option<Size> = None, "Maximum bytes of incomplete bodies and packets of all connections; auto: an eighth of the memory, 4 MiB to 256 MiB";
     answers_budget: Option<Size> = None, "Maximum bytes of responses that clients have not received yet, of all connections; auto: an eighth of the memory, 4 MiB to 256 MiB";
@@ -396,8 +396,8 @@ config! {
     body_rate_after: Duration = Duration::from_secs(10), "Age of a request body from which body_rate_min applies";
     store_timeout: Duration = Duration::from_secs(30), "Maximum time of a write in the store";
     write_timeout: Duration = Duration::from_secs(30), "Maximum time without progress while a client reads a response";
-    heartbeat: Duration = Duration::from_secs(15), "Interval of the heartbeats of an idle tail";
-    tail_max_age: Duration = Duration::from_mins(10), "Duration of a tail after which the server asks the client to reconnect";
+    heartbeat: Duration = Duration::from_secs(15), "Interval of the heartbeats to a client that follows a topic without new records";
+    tail_max_age: Duration = Duration::from_mins(10), "Time after which the server asks a client that follows a topic to reconnect";
     lame_duck: Duration = Duration::ZERO, "Time after SIGTERM in which /readyz returns 503 while requests are still served, for load balancers";
     drain: Duration = Duration::from_secs(30), "Maximum time for open requests during a shutdown";
     backups: Option<PathBuf> = None, "Directory below which weir serve writes a backup of the store on SIGUSR1; off: no backups";

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::config::ServerConfig;
 use crate::descriptors::Descriptors;
 use crate::metrics::{Gauge, Metrics};
-use crate::security::Protocol;
+use crate::security::{Protocol, network};
 
 /// How long a new connection waits for the slots of evicted connections.
 const EVICTION_MAX: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub(crate) struct ConnectionTable {
     metrics: Arc<Metrics>,
     /// Maximum number of connections of a port.
     port_max: usize,
-    /// Maximum number of connections of one address at a port.
+    /// Maximum number of connections of one IPv4 address or IPv6 /64 network at a port.
     address_max: usize,
     /// Maximum number of connections that are not authenticated.
     unauthenticated_max: usize,
@@ -48,7 +48,7 @@ pub(crate) struct ConnectionTable {
 #[derive(Debug, Default)]
 struct Inner {
     open: usize,
-    by_address: HashMap<(Protocol, IpAddr), usize>,
+    by_network: HashMap<(Protocol, IpAddr), usize>,
     /// Connections that are not authenticated, oldest first.
     unauthenticated: BTreeMap<u64, Arc<Notify>>,
     /// Evicted connections that are not closed yet.
@@ -62,8 +62,9 @@ struct Inner {
 pub(crate) struct Slot {
     table: Arc<ConnectionTable>,
     protocol: Protocol,
-    /// `None` for a process on this machine that uses the Unix socket.
-    address: Option<IpAddr>,
+    /// The IPv4 address or IPv6 /64 network of the peer. `None` for a process on this machine that
+    /// uses the Unix socket.
+    network: Option<IpAddr>,
     number: u64,
     authenticated: AtomicBool,
     evicted: Arc<Notify>,
@@ -139,16 +140,17 @@ impl ConnectionTable {
         let evicted = Arc::new(Notify::new());
         inner.last += 1;
         let number = inner.last;
-        match address {
+        let network = address.map(network);
+        match network {
             None if inner.open >= self.descriptors.local_connections_max => return None,
             None => {}
             Some(_) if inner.open >= self.descriptors.connections_max => return None,
-            Some(address) => {
-                let address_count = inner.by_address.entry((protocol, address)).or_default();
-                if *address_count >= self.address_max {
+            Some(network) => {
+                let network_count = inner.by_network.entry((protocol, network)).or_default();
+                if *network_count >= self.address_max {
                     return None;
                 }
-                *address_count += 1;
+                *network_count += 1;
                 if inner.unauthenticated.len() >= self.unauthenticated_max
                     && let Some((number, oldest)) = inner.unauthenticated.pop_first()
                 {
@@ -164,9 +166,9 @@ impl ConnectionTable {
         Some(Arc::new(Slot {
             table: Arc::clone(self),
             protocol,
-            address,
+            network,
             number,
-            authenticated: AtomicBool::new(address.is_none()),
+            authenticated: AtomicBool::new(network.is_none()),
             evicted,
         }))
     }
@@ -207,12 +209,12 @@ impl Drop for Slot {
         inner.unauthenticated.remove(&self.number);
         inner.evicted.remove(&self.number);
         self.table.released.notify_waiters();
-        let Some(address) = self.address else { return };
-        let key = (self.protocol, address);
-        if let Some(count) = inner.by_address.get_mut(&key) {
+        let Some(network) = self.network else { return };
+        let key = (self.protocol, network);
+        if let Some(count) = inner.by_network.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                inner.by_address.remove(&key);
+                inner.by_network.remove(&key);
             }
         }
     }
@@ -277,6 +279,31 @@ mod tests {
         assert!(table.slot(Protocol::Http, LOCALHOST).await.is_none());
         drop(first);
         assert!(table.slot(Protocol::Http, LOCALHOST).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn an_ipv6_network_has_the_limit_of_one_address() {
+        let config = ServerConfig {
+            connections_per_address_max: 2,
+            ..ServerConfig::default()
+        };
+        let descriptors = Descriptors {
+            connections_max: 100,
+            local_connections_max: 100,
+        };
+        let metrics = Arc::new(Metrics::new(Vec::new()));
+        let table = Arc::new(ConnectionTable::new(&config, descriptors, metrics));
+        let open = async |address: &str| {
+            let address: IpAddr = address.parse().unwrap();
+            table.slot(Protocol::Http, Some(address)).await
+        };
+        let first = open("2001:db8::1").await.unwrap();
+        let second = open("2001:db8::2").await.unwrap();
+        assert!(open("2001:db8::3").await.is_none());
+        assert!(open("2001:db8:0:1::3").await.is_some());
+        drop(first);
+        assert!(open("2001:db8::3").await.is_some());
+        drop(second);
     }
 
     /// Load generators open all connections of their pool before they send a request.

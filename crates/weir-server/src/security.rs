@@ -48,6 +48,7 @@ pub(crate) use self::accept::Protocol;
 pub(crate) use self::audit::{Audit, Decision};
 pub(crate) use self::moment::from_rfc3339;
 pub(crate) use self::principal::Principal;
+pub(crate) use self::rate::network;
 pub(crate) use self::rights::EVERY_TOPIC;
 pub(crate) use self::stream::Stream;
 

@@ -231,7 +231,7 @@ impl Rates {
 
 /// Returns the /64 network of an IPv6 address, because a client with one such address controls its
 /// whole /64.
-pub(super) fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();
