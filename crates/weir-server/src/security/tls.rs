@@ -71,6 +71,14 @@ pub enum TlsError {
         /// "certificate" or "private key".
         what: &'static str,
     },
+    /// The file exceeds the maximum size.
+    #[error("{}: the file is larger than {max} bytes; remove the certificates that are not needed", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Maximum size in bytes.
+        max: u64,
+    },
     /// A certificate that cannot be parsed.
     #[error("{}: {source}", path.display())]
     Certificate {
@@ -313,7 +321,7 @@ fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
     })
 }
 
-/// Reads a file up to a maximum size; returns its content and mode.
+/// Reads a file of at most [`FILE_BYTES_MAX`] bytes; returns its content and mode.
 fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     let io = |source| TlsError::Io {
         path: path.into(),
@@ -322,8 +330,14 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
     let file = fs::File::open(path).map_err(io)?;
     let mode = file.metadata().map_err(io)?.mode() & 0o7777;
     let mut text = Vec::new();
-    let mut limited = file.take(FILE_BYTES_MAX);
+    let mut limited = file.take(FILE_BYTES_MAX + 1);
     limited.read_to_end(&mut text).map_err(io)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(TlsError::TooLarge {
+            path: path.into(),
+            max: FILE_BYTES_MAX,
+        });
+    }
     Ok((text, mode))
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use rustls::version::{TLS12, TLS13};
-use weir_server::security::ClientCertificates;
+use weir_server::security::{ClientCertificates, read_certificates};
 
 use crate::peer::{Peer, assert_line};
 use crate::world::{Authority, Files, TEST_TIMEOUT, client, loopback};
@@ -14,6 +14,17 @@ fn files() -> Files {
     let files = Files::new();
     files.certificate(&files.authority, &["localhost", "127.0.0.1"]);
     files
+}
+
+#[test]
+fn a_file_of_certificates_above_the_limit_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.pem");
+    let text = Authority::new("a").pem + &"\n".repeat(1 << 20);
+    std::fs::write(&path, text).unwrap();
+    let error = read_certificates(&path).unwrap_err().to_string();
+    assert!(error.contains("large.pem"), "{error}");
+    assert!(error.contains("1048576 bytes"), "{error}");
 }
 
 #[test]
