@@ -97,6 +97,8 @@ pub(crate) struct Rates {
     address: Limits,
     accounts: Mutex<HashMap<AccountKey, Arc<Account>>>,
     shared: Arc<Account>,
+    /// Time of the next scan for accounts to remove, in nanoseconds since the start.
+    next_scan_ns: AtomicU64,
 }
 
 /// The accounts of one connection; cheap to clone. All connections of one owner share them.
@@ -117,6 +119,7 @@ impl Rates {
             address,
             accounts: Mutex::default(),
             shared: Arc::default(),
+            next_scan_ns: AtomicU64::default(),
         }
     }
 
@@ -216,7 +219,16 @@ impl Rates {
         }
         if accounts.len() >= ACCOUNTS_MAX {
             let now = self.now_ns();
-            accounts.retain(|_, account| Arc::strong_count(account) > 1 || !account.is_paid(now));
+            // A scan of so many accounts under the lock delays all clients, so it runs at most once a
+            // second.
+            if now >= self.next_scan_ns.load(Ordering::Relaxed) {
+                let next = now.saturating_add(SECOND_NS);
+                self.next_scan_ns.store(next, Ordering::Relaxed);
+                let is_needed = |account: &Arc<Account>| {
+                    Arc::strong_count(account) > 1 || !account.is_paid(now)
+                };
+                accounts.retain(|_, account| is_needed(account));
+            }
             if accounts.len() >= ACCOUNTS_MAX {
                 return Arc::clone(&self.shared);
             }
@@ -247,6 +259,7 @@ mod tests {
 
     use super::{ACCOUNTS_MAX, Bucket, Limits, Rates, SECOND_NS};
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -352,5 +365,12 @@ mod tests {
             .collect();
         assert!(rates.accounts.lock().len() <= ACCOUNTS_MAX);
         drop(in_use);
+        // All but one could be removed, but the next scan is not due yet.
+        rates.next_scan_ns.store(u64::MAX, Ordering::Relaxed);
+        drop(rates.accounts_of("new", None));
+        assert_eq!(rates.accounts.lock().len(), ACCOUNTS_MAX);
+        rates.next_scan_ns.store(0, Ordering::Relaxed);
+        drop(rates.accounts_of("new", None));
+        assert_eq!(rates.accounts.lock().len(), 2);
     }
 }
