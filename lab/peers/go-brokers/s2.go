@@ -110,11 +110,11 @@ func (b s2) read(s *server, topic string, each func([]byte)) error {
 	return nil
 }
 
-// s2Transport returns a transport for HTTP/2 without TLS.
+// s2Transport returns a transport for HTTP/2 without TLS and without compressed answers.
 func s2Transport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Transport{Protocols: protocols}
+	return &http.Transport{Protocols: protocols, DisableCompression: true}
 }
 
 func s2Request(within context.Context, s *server, method, path string, body io.Reader) (*http.Request, error) {
