@@ -37,7 +37,7 @@ use crate::phase::Phase;
 use crate::resources::context::{Call, Edge, denial};
 use crate::resources::{consistency, problems};
 
-const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"dead_lettered":0,"unwritten_dead_letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}"#;
+const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"dead_lettered":0,"unwritten_dead_letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":100000,"members":[]}"#;
 const GROUP_ANSWER: &[Content] = &[Content::json("Group", GROUP)];
 
 /// The response to a step with only its position in the log.
@@ -91,7 +91,7 @@ pub(crate) const TABLE: Table = Table {
                     status: 200,
                     content: &[Content::json(
                         "GroupList",
-                        r#"{"groups":[{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"dead_lettered":0,"unwritten_dead_letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}]}"#,
+                        r#"{"groups":[{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"dead_lettered":0,"unwritten_dead_letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":100000,"members":[]}]}"#,
                     )],
                 }],
                 problems: &[404],

@@ -208,7 +208,7 @@ fn content(list: &[Content]) -> Value {
 
 /// Statuses of problems that an operation can return.
 fn problems(operation: &Operation, method: Method) -> Vec<u16> {
-    let mut list: Vec<u16> = vec![400, 405, 413, 414, 417, 421, 431, 500, 501, 505];
+    let mut list: Vec<u16> = vec![400, 405, 406, 413, 414, 417, 421, 431, 500, 501, 505];
     if operation.right.is_some() {
         list.extend([401, 403, 429]);
     }
@@ -219,8 +219,6 @@ fn problems(operation: &Operation, method: Method) -> Vec<u16> {
         list.extend([
             307, 403, 404, 408, 409, 410, 412, 415, 422, 428, 503, 504, 507,
         ]);
-    } else {
-        list.push(406);
     }
     list.extend(operation.problems);
     list.sort_unstable();
