@@ -93,13 +93,11 @@ fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<QueuedWrite, Refus
 /// Waits for the store, up to `store_timeout`.
 pub(crate) async fn outcomes(edge: &Edge, queued: QueuedWrite) -> Result<Outcomes, Problem> {
     let limit = edge.shared.config.store_timeout;
-    match tokio::time::timeout(limit, queued).await {
-        Ok(result) => result.map_err(|error| problems::of_store(&error)),
-        Err(_) => {
-            edge.shared.metrics.timeout("store");
-            Err(timed_out())
-        }
-    }
+    let Ok(result) = tokio::time::timeout(limit, queued).await else {
+        edge.shared.metrics.timeout("store");
+        return Err(timed_out());
+    };
+    result.map_err(|error| problems::of_store(&error))
 }
 
 pub(crate) fn first(result: Result<Outcomes, StoreError>) -> Result<Outcome, Problem> {

@@ -48,8 +48,8 @@ pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
         let Some((source, fork)) = names.split_once('/') else {
             return Ok(true);
         };
-        let state = edge.shared.store.topic_state(source);
-        let incarnation = state.and_then(|topic| topic.incarnation);
+        let source_state = edge.shared.store.topic_state(source);
+        let incarnation = source_state.and_then(|topic| topic.incarnation);
         let is_valid = match incarnation {
             Some(incarnation) => is_fork(edge, fork, source, incarnation.0)?,
             None => false,
