@@ -308,6 +308,6 @@ fn clients_cannot_propose_internal_operations() {
         let weir::WeirError::Store(weir::StoreError::Remote { text, .. }) = refused else {
             panic!("{refused:?}");
         };
-        assert!(text.contains("clients cannot send"), "{text}");
+        assert!(text.contains("clients must not send"), "{text}");
     }
 }
