@@ -29,7 +29,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// How long a command that only reads waits for another process to close the store.
 const READ_WAIT: Duration = Duration::from_millis(100);
 
-/// The command warns if the clock is behind the newest record by more than this time.
+/// The command warns if the clock is before the newest record by more than this time.
 const CLOCK_BACK_MS: u64 = 1_000;
 
 /// Minimum time limit for the first connection.

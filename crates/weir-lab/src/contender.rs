@@ -195,7 +195,10 @@ pub const BUILT_IN: [(&str, &str); 57] = [
         "micro-merge",
         "this project's query engine: an ordered merge",
     ),
-    ("micro-merge-heap", "a merge of parsed keys by a binary heap"),
+    (
+        "micro-merge-heap",
+        "a merge of parsed keys by a binary heap",
+    ),
     ("micro-merge-copy", "a copy of the pages of a merge"),
     (
         "canary",
@@ -256,10 +259,7 @@ pub const BUILT_IN: [(&str, &str); 57] = [
         "weir-tail",
         "this project's server: many listeners over server-sent events",
     ),
-    (
-        "weir-idle",
-        "this project's server: many idle connections",
-    ),
+    ("weir-idle", "this project's server: many idle connections"),
     (
         "weir-query",
         "this project's command: a query of a file of JSON values",
@@ -281,7 +281,10 @@ pub const BUILT_IN: [(&str, &str); 57] = [
         "json-tree",
         "serde_json: a document into an owned tree and written again",
     ),
-    ("weir-crash", "writes the store that `weir-open` opens, and aborts"),
+    (
+        "weir-crash",
+        "writes the store that `weir-open` opens, and aborts",
+    ),
     (
         "spin",
         "an integer loop of `units` steps; for tests and `noise`",
