@@ -423,7 +423,7 @@ impl Security {
             .charge_bytes(&principal.accounts, bytes);
     }
 
-    /// Charges the fuel that a finished request used.
+    /// Charges the fuel that an executed write used.
     pub(crate) fn charge_fuel(&self, principal: &Principal, fuel: u64) {
         self.rates(principal.peer)
             .charge_fuel(&principal.accounts, fuel);

@@ -2,7 +2,7 @@
 //!
 //! A bucket stores a debt in nanoseconds. Each unit adds a second divided by the rate; elapsed time
 //! reduces the debt. A client with a debt above one second is refused until the debt is one second
-//! or less. Fuel of a program is not known in advance, so it is added after the response and delays
+//! or less. Fuel of a program is not known in advance, so it is added after the verdict and delays
 //! the next request.
 //!
 //! Invariants:
@@ -176,7 +176,7 @@ impl Rates {
         }
     }
 
-    /// Charges the fuel that finished requests used.
+    /// Charges the fuel that executed writes used.
     pub(crate) fn charge_fuel(&self, to: &RateAccounts, fuel: u64) {
         if fuel == 0 {
             return;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn fuel_is_charged_after_the_response() {
+    fn fuel_is_charged_after_the_verdict() {
         let limits = Limits {
             fuel: Some(1_000),
             ..Limits::default()
