@@ -1,12 +1,13 @@
 //! Clients that try to use more than their share of memory, of the server's threads, and of their
 //! rate.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
-use weir_core::{ErrorCode, Intention, Operation, Outcome, TopicOptions};
+use weir_core::{ClientId, ErrorCode, Intention, Operation, Outcome, TopicOptions};
 use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_server::Rate;
 
@@ -236,6 +237,38 @@ fn a_write_that_waits_for_free_memory_is_charged_once() {
     }
     drop(blocked);
     assert!(matches!(small.outcomes(1)[0], (_, Outcome::Committed(_))));
+}
+
+/// Returns the value of a metric.
+fn metric(world: &World, name: &str) -> u64 {
+    let mut http = TcpStream::connect(world.server.http_addr().unwrap()).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    http.write_all(request).unwrap();
+    let mut page = String::new();
+    http.read_to_string(&mut page).unwrap();
+    let mut lines = page.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_write_of_a_lost_connection_counts_until_its_verdict() {
+    let world = World::with(|config| config.http = "127.0.0.1:0".parse().ok());
+    world.create("t");
+    let blocked = BlockedThread::new(&world.store, "t");
+    let mut peer = world.raw();
+    peer.hello(&Hello {
+        received: true,
+        ..Hello::default()
+    });
+    peer.send_puts(ClientId::NONE, "t", 0, 1);
+    // The client does not read the response, so closing the connection resets it.
+    assert_eq!(peer.stream.peek(&mut [0]).unwrap(), 1);
+    drop(peer);
+    while metric(&world, "weir_native_connections") > 0 {}
+    assert!(metric(&world, "weir_in_flight_bytes") > 0);
+    drop(blocked);
+    while metric(&world, "weir_in_flight_bytes") > 0 {}
 }
 
 #[test]
