@@ -370,15 +370,17 @@ impl CommittedFile {
 
     /// Saves the index and term of a committed entry. Writes the two copies alternately.
     pub(crate) fn save(&mut self, index: LogIndex, term: u64) -> Result<(), StoreError> {
-        self.generation += 1;
+        let generation = self.generation + 1;
         let sector = Sector {
             flags: 0,
-            generation: self.generation,
+            generation,
             numbers: [index.0, term, 0, 0],
         };
         let bytes = sector.encode(COMMITTED_MAGIC, &self.store_id);
-        let at = self.generation % 2 * SECTOR as u64;
+        let at = generation % 2 * SECTOR as u64;
         write_sector(&*self.file, COMMITTED, &bytes, at)?;
+        // After a failure, the next save writes the same copy again, and the other stays valid.
+        self.generation = generation;
         self.newest = Some((index, term));
         Ok(())
     }
@@ -438,9 +440,9 @@ impl PeerReportsFile {
         nodes: Vec<(u64, DirectoryReport)>,
         is_synced: bool,
     ) -> Result<(), StoreError> {
-        self.generation += 1;
-        let bytes = encode_seen(self.generation, &nodes, &self.store_id);
-        let at = self.generation % 2 * SEEN_BYTES as u64;
+        let generation = self.generation + 1;
+        let bytes = encode_seen(generation, &nodes, &self.store_id);
+        let at = generation % 2 * SEEN_BYTES as u64;
         let written = self.file.write_all_at(&mut [IoSlice::new(&bytes)], at);
         written.map_err(StoreError::io_at(IoVerb::Write, SEEN, at))?;
         if is_synced {
@@ -448,6 +450,8 @@ impl PeerReportsFile {
                 .sync_data()
                 .map_err(StoreError::io(IoVerb::Sync, SEEN))?;
         }
+        // After a failure, the next save writes the same copy again, and the other stays valid.
+        self.generation = generation;
         self.nodes = nodes;
         Ok(())
     }
@@ -557,6 +561,36 @@ mod tests {
             bad[byte] ^= 1;
             assert_eq!(decode_seen(&bad, &[7; 16]), None, "byte {byte}");
         }
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn a_failed_save_leaves_the_copy_that_was_saved_before() {
+        use crate::disk::{SimDisk, SimFailure, SimOp};
+        let disk = SimDisk::new();
+        disk.create_dir(DIRECTORY).unwrap();
+        let id = [7; 16];
+        let mut reports = PeerReportsFile::open(&disk, id).unwrap();
+        let mut committed = CommittedFile::open(&disk, id).unwrap();
+        let nodes = vec![(2, DirectoryReport::default())];
+        reports.save(nodes.clone(), true).unwrap();
+        committed.save(LogIndex(5), 1).unwrap();
+        disk.fail(SimOp::Write, 1, SimFailure::Io);
+        reports.save(Vec::new(), true).unwrap_err();
+        disk.fail(SimOp::Write, 1, SimFailure::Io);
+        committed.save(LogIndex(6), 1).unwrap_err();
+        // A crash during the retries may damage the copies that they write. These are the others.
+        reports.save(Vec::new(), true).unwrap();
+        committed.save(LogIndex(6), 1).unwrap();
+        let mut bytes = [0; SEEN_BYTES];
+        let at = SEEN_BYTES as u64;
+        reports.file.read_exact_at(&mut bytes, at).unwrap();
+        assert_eq!(decode_seen(&bytes, &id), Some((1, nodes)));
+        let mut bytes = [0; SECTOR];
+        let at = SECTOR as u64;
+        committed.file.read_exact_at(&mut bytes, at).unwrap();
+        let sector = Sector::decode(&bytes, COMMITTED_MAGIC, &id, COMMITTED).unwrap();
+        assert_eq!(sector.unwrap().numbers[0], 5);
     }
 
     #[test]
