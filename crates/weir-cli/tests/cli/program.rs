@@ -161,8 +161,8 @@ fn a_failed_script_shows_the_lines_that_differ() {
 wrong.txt:5: put bank {id:1}={id:2}{i64:71}{u64:0}{u64:0}
     11 - 4 INVALID REJECTED 7 \"never\"
        + 4 INVALID REJECTED 6 \"not enough\"
-wrong.txt:19: put bank {id:9}={id:2}{i64:5}{u64:0}{u64:0}
-    27 - 10 INVALID REJECTED 7 \"never\"
+wrong.txt:20: put bank {id:9}={id:2}{i64:5}{u64:0}{u64:0}
+    28 - 10 INVALID REJECTED 7 \"never\"
        + 10 INVALID REJECTED 6 \"not enough\"
 ";
     assert_eq!(test.text(), expected);

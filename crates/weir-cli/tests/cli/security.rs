@@ -104,7 +104,7 @@ fn an_invalid_request_is_reported_and_changes_nothing() {
         .words(&["token", "create", "a", "-r", "write orders"])
         .code(2);
     assert!(
-        wrong.err.contains("they are create, destroy, put"),
+        wrong.err.contains("the rights are create, destroy, put"),
         "{}",
         wrong.err
     );
