@@ -57,11 +57,11 @@ struct Input {
     server: (String, u16),
     program: String,
     /// Whether a client waits for each answer before it sends the next call.
-    alone: bool,
+    waits_for_each: bool,
 }
 
 /// Maximum time until all nodes of a cluster run and have applied everything.
-const WHOLE_TIMEOUT: Duration = Duration::from_mins(1);
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Pause between two requests for the status of the nodes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -144,21 +144,21 @@ impl Server {
 
     /// Waits until all nodes answer, have the same leader and have applied everything. Returns the
     /// number of the leader.
-    fn wait_until_whole(&self) -> Result<u64, ContenderError> {
-        let until = Instant::now() + WHOLE_TIMEOUT;
+    fn wait_until_ready(&self) -> Result<u64, ContenderError> {
+        let until = Instant::now() + READY_TIMEOUT;
         while Instant::now() < until {
             let all = self.cluster_status();
             let leader = all.first().and_then(|first| first.leader);
             let newest = all.iter().map(|node| node.last).max();
-            let is_whole = all.len() == self.nodes.len()
+            let is_ready = all.len() == self.nodes.len()
                 && all.iter().all(|node| node.leader == leader)
                 && all.iter().all(|node| Some(node.applied) == newest);
-            if let (Some(leader), true) = (leader, is_whole) {
+            if let (Some(leader), true) = (leader, is_ready) {
                 return Ok(leader);
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        Err(failed("not all nodes of the cluster came up"))
+        Err(failed("not all nodes of the cluster are ready"))
     }
 
     /// The sum of a field in the status of all processes, in bytes.
@@ -179,7 +179,7 @@ impl Server {
     }
 
     /// CPU time since `before`, in nanoseconds: of all processes together, and of the process that
-    /// used most.
+    /// used the most.
     fn cpu_since(&self, before: &[u64]) -> (u64, u64) {
         let now = self.cpu_ns();
         let used = || now.iter().zip(before).map(|(now, before)| now - before);
@@ -193,11 +193,13 @@ impl Node {
     fn start(words: Vec<String>, http: &mut Option<String>) -> Result<Node, ContenderError> {
         let lab = std::env::current_exe().map_err(failed)?;
         let weir = beside(&lab);
-        let whole: Vec<String> = std::iter::once(weir.display().to_string())
+        let command_line: Vec<String> = std::iter::once(weir.display().to_string())
             .chain(words.iter().cloned())
             .collect();
-        let whole = guarded(&lab, &whole);
-        let (program, rest) = whole.split_first().ok_or_else(|| failed("no words"))?;
+        let command_line = guarded(&lab, &command_line);
+        let (program, rest) = command_line
+            .split_first()
+            .ok_or_else(|| failed("no words"))?;
         let mut command = Command::new(program);
         command
             .args(rest)
@@ -215,15 +217,15 @@ impl Node {
             url: String::new(),
         };
         let stderr = node.process.stderr.take();
-        let mut said = String::new();
+        let mut output = String::new();
         let mut lines = BufReader::new(stderr.ok_or_else(|| failed("no pipe"))?);
         while node.url.is_empty() {
-            let from = said.len();
-            if lines.read_line(&mut said).map_err(failed)? == 0 {
+            let from = output.len();
+            if lines.read_line(&mut output).map_err(failed)? == 0 {
                 node.end();
-                return Err(failed(format!("the server did not start: {said}")));
+                return Err(failed(format!("the server did not start: {output}")));
             }
-            let line = said.get(from..).unwrap_or_default().trim();
+            let line = output.get(from..).unwrap_or_default().trim();
             if let Some((_, address)) = line.split_once("HTTP at http://") {
                 http.get_or_insert_with(|| address.to_owned());
             }
@@ -236,7 +238,7 @@ impl Node {
         Ok(node)
     }
 
-    /// The status of the cluster, as this node knows it; `None` if it does not answer.
+    /// The status of the cluster that this node reports; `None` if it does not answer.
     fn cluster_status(&self) -> Option<ClusterStatus> {
         Weir::connect(&self.url)
             .ok()?
@@ -370,7 +372,7 @@ fn produce(
             Intention::new(topic, Operation::Put { key, value })
         }));
         let pending = session.send(&call).map_err(failed)?;
-        if input.alone {
+        if input.waits_for_each {
             accepted(pending)?;
         } else {
             waiting.push(pending);
@@ -513,7 +515,7 @@ impl Contender for Served {
             let started = Server::start(&server.0, nodes, fields, input)?;
             self.servers.insert(server.clone(), started);
         }
-        let alone = match parameter(fields, "wait")
+        let waits_for_each = match parameter(fields, "wait")
             .unwrap_or_else(|_| "end".to_owned())
             .as_str()
         {
@@ -525,7 +527,7 @@ impl Contender for Served {
             load,
             server,
             program,
-            alone,
+            waits_for_each,
         };
         self.inputs.insert(input, asked);
         Ok(())

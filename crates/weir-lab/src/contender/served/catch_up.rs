@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use weir::{ClientId, Intention, Operation, Session, Weir};
 
-use super::{Node, POLL_INTERVAL, Server, WHOLE_TIMEOUT, accepted};
+use super::{Node, POLL_INTERVAL, READY_TIMEOUT, Server, accepted};
 use crate::clock::Stopwatch;
 use crate::contender::store::{Load, Payload, failed, remove};
 use crate::contender::{Contender, ContenderError, parameter};
@@ -24,10 +24,10 @@ const NODES: u16 = 3;
 const TOPIC: &str = "catch-up";
 
 /// A cluster of three nodes at the durability `level` that holds `messages` messages of `bytes`
-/// bytes, and one client that writes more, `batch` messages a call and `window` calls under way.
-/// `run` starts a fourth node on an empty directory. Its wall time ends when the node votes, which
-/// the leader permits after the node has caught up. Reports `kept`: the share of its speed that the
-/// client keeps meanwhile. The node is removed after the measurement.
+/// bytes, and one client that writes more: `batch` messages a call, with up to `window` calls
+/// without an answer. `run` starts a fourth node on an empty directory. Its wall time ends when the
+/// node votes, which the leader permits after the node has caught up. Reports `kept`: the share of
+/// its speed that the client keeps meanwhile. The node is removed after the measurement.
 #[derive(Debug, Default)]
 pub struct CatchUp {
     inputs: BTreeMap<usize, Cluster>,
@@ -44,7 +44,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Writes messages until `end` holds. Returns the number of acknowledged messages.
+    /// Writes messages until `end` returns true. Returns the number of acknowledged messages.
     fn write(
         &self,
         session: &mut Session,
@@ -97,7 +97,7 @@ impl Cluster {
 
     /// One join beside a client. Returns its time, and the share of its speed that the client kept.
     fn join(&mut self) -> Result<(Duration, f64), ContenderError> {
-        self.server.wait_until_whole()?;
+        self.server.wait_until_ready()?;
         self.joins += 1;
         let weir = Weir::connect(&self.server.url).map_err(failed)?;
         let mut session = self.session(&weir, 1);
@@ -160,7 +160,7 @@ impl Cluster {
 
     /// Waits until a member with this peer address votes. Returns its number.
     fn wait_until_votes(&self, peer: &str) -> Result<u64, ContenderError> {
-        let until = Instant::now() + WHOLE_TIMEOUT;
+        let until = Instant::now() + READY_TIMEOUT;
         while Instant::now() < until {
             let statuses = self.server.nodes.first().and_then(Node::cluster_status);
             let members = statuses.into_iter().flat_map(|status| status.members);
@@ -195,7 +195,7 @@ impl Contender for CatchUp {
             joins: 0,
         };
         cluster.server.signal(Signal::CONT)?;
-        cluster.server.wait_until_whole()?;
+        cluster.server.wait_until_ready()?;
         let weir = Weir::connect(&cluster.server.url).map_err(failed)?;
         weir.topic(TOPIC)
             .map_err(failed)?

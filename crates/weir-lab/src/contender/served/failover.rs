@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use weir::{Topic, Weir};
 
-use super::{Node, POLL_INTERVAL, Server, WHOLE_TIMEOUT};
+use super::{Node, POLL_INTERVAL, READY_TIMEOUT, Server};
 use crate::clock::Stopwatch;
 use crate::contender::store::failed;
 use crate::contender::{Contender, ContenderError, parameter};
@@ -35,17 +35,17 @@ struct Running {
 
 impl Running {
     /// Index of a node in the list, from its number.
-    fn place(&self, number: u64) -> Result<usize, ContenderError> {
-        let place = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
-        place
-            .filter(|place| *place < self.server.nodes.len())
+    fn index(&self, number: u64) -> Result<usize, ContenderError> {
+        let index = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+        index
+            .filter(|index| *index < self.server.nodes.len())
             .ok_or_else(|| failed("a node has an unknown number"))
     }
 
     /// Longest time between two answers to a client during the event.
     fn event(&mut self) -> Result<Duration, ContenderError> {
-        let leader = self.server.wait_until_whole()?;
-        let place = self.place(leader)?;
+        let leader = self.server.wait_until_ready()?;
+        let index = self.index(leader)?;
         let weir = Weir::connect(&self.server.url).map_err(failed)?;
         let topic = weir.topic(TOPIC).map_err(failed)?;
         topic.ensure().map_err(failed)?;
@@ -53,33 +53,33 @@ impl Running {
         let longest = std::thread::scope(|scope| {
             let writer = scope.spawn(|| longest_gap(&topic, &end));
             std::thread::sleep(MARGIN);
-            let happened = self.happen(place, leader);
+            let triggered = self.trigger(index, leader);
             // The client writes until a put after the event was answered.
             std::thread::sleep(MARGIN);
             end.store(true, Ordering::Relaxed);
             let longest = writer.join().map_err(|_| failed("the writer panicked"))?;
-            happened.and(longest)
+            triggered.and(longest)
         })?;
         if self.kill {
-            let words = self.server.nodes.get(place).map(|node| node.words.clone());
+            let words = self.server.nodes.get(index).map(|node| node.words.clone());
             let again = Node::start(words.unwrap_or_default(), &mut self.server.http)?;
-            if let Some(node) = self.server.nodes.get_mut(place) {
+            if let Some(node) = self.server.nodes.get_mut(index) {
                 *node = again;
             }
         }
         Ok(longest)
     }
 
-    fn happen(&mut self, place: usize, leader: u64) -> Result<(), ContenderError> {
+    fn trigger(&mut self, index: usize, leader: u64) -> Result<(), ContenderError> {
         if self.kill {
-            self.server.nodes.get_mut(place).map(Node::end);
+            self.server.nodes.get_mut(index).map(Node::end);
             return Ok(());
         }
         let next = leader % self.server.nodes.len() as u64 + 1;
         let weir = Weir::connect(&self.server.url).map_err(failed)?;
-        // A leader that was stopped until now may not have heard of the other node yet. It then
-        // refuses, and continues to lead.
-        let until = Instant::now() + WHOLE_TIMEOUT;
+        // A leader that was stopped until now may not have a connection to the other node yet.
+        // It then refuses, and continues to lead.
+        let until = Instant::now() + READY_TIMEOUT;
         loop {
             match weir.transfer_lead(next) {
                 Err(error) if Instant::now() > until => return Err(failed(error)),
@@ -93,7 +93,7 @@ impl Running {
 /// Puts one message after the other until `end`, and then one more. Returns the longest time from
 /// one answer to the next. A put that fails is sent again.
 fn longest_gap(topic: &Topic, end: &AtomicBool) -> Result<Duration, ContenderError> {
-    let until = Instant::now() + WHOLE_TIMEOUT;
+    let until = Instant::now() + READY_TIMEOUT;
     let mut longest = Duration::ZERO;
     let mut last = Instant::now();
     let mut more = true;

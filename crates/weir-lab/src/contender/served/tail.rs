@@ -27,7 +27,7 @@ const DIGITS: usize = 20;
 /// Bytes of a record's value.
 const VALUE_BYTES: usize = 100;
 /// A run fails if nothing arrives for this time.
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// `listeners` listeners, and `messages` records at `rate` a second. Reports `worst_ms` (the
 /// largest lag of all listeners), `p99_ms` (of the reads), `server_rss` (maximum, bytes) and
@@ -50,7 +50,7 @@ struct Listener {
     stream: TcpStream,
     /// The end of the last read, which may be an incomplete record.
     rest: Vec<u8>,
-    seen: u64,
+    received: u64,
 }
 
 impl Listener {
@@ -75,14 +75,14 @@ impl Listener {
         Ok(Listener {
             stream,
             rest: Vec::new(),
-            seen: 0,
+            received: 0,
         })
     }
 
     /// Reads the available bytes. Returns the lag of the newest record in nanoseconds.
-    fn take(&mut self, buffer: &mut [u8]) -> Result<Option<u64>, ContenderError> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<Option<u64>, ContenderError> {
         let read = match self.stream.read(buffer) {
-            Ok(0) => return Err(failed("the server ended a tail")),
+            Ok(0) => return Err(failed("the server closed the connection of a listener")),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -103,7 +103,7 @@ impl Listener {
                     .ok()
                     .and_then(|d| d.parse().ok())
             {
-                self.seen += 1;
+                self.received += 1;
                 newest = Some(now.saturating_sub(due));
                 at = from + 2 + DIGITS;
             } else {
@@ -131,8 +131,8 @@ fn write_all(weir: &Weir, topic: &str, load: Load, id: u64) -> Result<(), Conten
     let mut waiting = Vec::new();
     for message in 0..load.messages {
         let due = start + message * 1_000_000_000 / load.rate;
-        if let Some(early) = due.checked_sub(wall_ns()) {
-            std::thread::sleep(Duration::from_nanos(early));
+        if let Some(wait) = due.checked_sub(wall_ns()) {
+            std::thread::sleep(Duration::from_nanos(wait));
         }
         let value = format!("{:.<VALUE_BYTES$}", format!("@{due:0DIGITS$}@"));
         let put = Operation::Put {
@@ -159,10 +159,10 @@ fn read_all(listeners: &mut [Listener], messages: u64) -> Result<Vec<u64>, Conte
         epoll::add(&poll, &listener.stream, data, epoll::EventFlags::IN).map_err(failed)?;
     }
     let mut buffer = vec![0; READ_BYTES];
-    let mut late = Vec::new();
+    let mut lags = Vec::new();
     let mut open = listeners.len();
     let mut events = [MaybeUninit::<epoll::Event>::uninit(); 256];
-    let silence = SILENCE.try_into().map_err(failed)?;
+    let silence = SILENCE_MAX.try_into().map_err(failed)?;
     while open > 0 {
         let (ready, _) = epoll::wait(&poll, &mut events, Some(&silence)).map_err(failed)?;
         if ready.is_empty() {
@@ -173,16 +173,16 @@ fn read_all(listeners: &mut [Listener], messages: u64) -> Result<Vec<u64>, Conte
             let Some(listener) = listeners.get_mut(number) else {
                 continue;
             };
-            late.extend(listener.take(&mut buffer)?);
-            if listener.seen == messages {
+            lags.extend(listener.read(&mut buffer)?);
+            if listener.received == messages {
                 epoll::delete(&poll, &listener.stream).map_err(failed)?;
                 open -= 1;
-            } else if listener.seen > messages {
-                return Err(failed("a listener saw a record twice"));
+            } else if listener.received > messages {
+                return Err(failed("a listener received a record twice"));
             }
         }
     }
-    Ok(late)
+    Ok(lags)
 }
 
 impl Tail {
@@ -198,20 +198,20 @@ impl Tail {
             .map(|_| Listener::open(address, &topic))
             .collect::<Result<Vec<_>, _>>()?;
         let (server_before, cpu, wall) = (server.cpu_ns(), process_cpu_ns(), wall_ns());
-        let late = std::thread::scope(|scope| {
+        let lags = std::thread::scope(|scope| {
             let writer = scope.spawn(|| write_all(&weir, &topic, load, number));
-            let late = read_all(&mut listeners, load.messages);
+            let lags = read_all(&mut listeners, load.messages);
             writer.join().map_err(|_| failed("the writer panicked"))??;
-            late
+            lags
         });
-        let mut late = late?;
+        let mut lags = lags?;
         let (wall_ns, cpu_ns) = (wall_ns() - wall, process_cpu_ns() - cpu);
         let (used, _) = server.cpu_since(&server_before);
         let rss = server.status("VmHWM");
-        late.sort_unstable();
+        lags.sort_unstable();
         let at = |share: usize| {
-            let place = (late.len() * share / 100).min(late.len().saturating_sub(1));
-            late.get(place).copied().unwrap_or(0) as f64 / 1e6
+            let index = (lags.len() * share / 100).min(lags.len().saturating_sub(1));
+            lags.get(index).copied().unwrap_or(0) as f64 / 1e6
         };
         let deliveries = load.listeners as f64 * load.messages as f64;
         let extra = [
