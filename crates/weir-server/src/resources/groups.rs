@@ -620,14 +620,21 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
                 "location",
                 format_args!("/v1/topics/{topic}/groups/{group}"),
             );
-            Ok(body_of(reply, &group_info(edge, call).await?))
+            // The group may have been deleted after this write, which may be a retry.
+            Ok(match group_info(edge, call).await {
+                Ok(info) => body_of(reply, &info),
+                Err(_) => reply,
+            })
         }
         Err(problem) if problem.kind == Kind::GroupExists => {
             if must_be_new {
                 let kind = Kind::Conflict;
                 return Err(Problem { kind, ..problem }.text("condition", "group-absent"));
             }
-            let info = group_info(edge, call).await?;
+            // The group may have been deleted after the verdict.
+            let Ok(info) = group_info(edge, call).await else {
+                return Err(problem);
+            };
             let is_same = info.mode == setup.mode
                 && info.lease_ms == setup.lease_ms
                 && info.attempts_max == setup.attempts_max

@@ -215,9 +215,12 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
         .await?
     };
     let mut reply = reply_head(if is_live { 200 } else { 201 }, &outcome);
-    let program = store.program(topic).ok_or_else(no_topic)?;
-    reply.add("etag", format_args!("\"{}\"", program.code));
     reply.add("location", format_args!("/v1/topics/{topic}/program"));
+    // The topic may have been destroyed after this write, which may be a retry.
+    let Some(program) = store.program(topic) else {
+        return Ok(reply);
+    };
+    reply.add("etag", format_args!("\"{}\"", program.code));
     Ok(describe(reply, &program))
 }
 

@@ -381,10 +381,11 @@ pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Resul
             Ok(body_of(edge, reply, &info))
         }
         Err(problem) if problem.kind == Kind::TopicExists => {
-            let info = store
-                .topic(&call.matched.topic)
-                .filter(|info| info.live)
-                .ok_or_else(no_topic)?;
+            let info = store.topic(&call.matched.topic).filter(|info| info.live);
+            // The topic may have been destroyed after the verdict.
+            let Some(info) = info else {
+                return Err(problem);
+            };
             if must_be_new {
                 let mut problem = Problem {
                     kind: Kind::Conflict,

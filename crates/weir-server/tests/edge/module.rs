@@ -100,6 +100,23 @@ fn a_module_is_returned_unchanged() {
     assert_eq!(ask(post, binary, b"abc").problem(), "rejected");
 }
 
+#[test]
+fn a_retry_of_a_put_succeeds_after_the_topic_was_destroyed() {
+    let server = ProgramServer::new();
+    let put = || {
+        let fields = "Content-Type: application/wasm\nIdempotency-Key: \"k\"";
+        server.ask("PUT /v1/topics/sum/program", fields, &prebuilt("counter"))
+    };
+    assert_eq!(put().status, 201);
+    let destroyed = server.ask("DELETE /v1/topics/sum", "", b"");
+    assert_eq!(destroyed.status, 200);
+    let again = put();
+    assert_eq!(again.status, 201, "{}", again.text());
+    assert_eq!(again.get("weir-replayed"), Some("?1"));
+    assert_eq!(again.get("location"), Some("/v1/topics/sum/program"));
+    assert!(again.body.is_empty());
+}
+
 /// The verdicts of a topic's program are counted by reason.
 #[test]
 fn metrics_count_the_verdicts_of_programs() {
