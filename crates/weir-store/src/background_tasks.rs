@@ -5,8 +5,8 @@
 //! `cursor_flush` later, together with all other due cursors; for each group, only the newest
 //! offset is written. Closing the store writes the remaining cursors.
 //!
-//! Invariant: a deferred cursor is removed only after it, or a newer one, has a verdict, or after an
-//! error that every later attempt would return too.
+//! Invariant: a deferred cursor is removed only after it, or a newer one, has a verdict, or if its
+//! intention is invalid. So a flush returns an error as long as a cursor is not in the log.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -203,7 +203,8 @@ impl BackgroundTasks {
         }
     }
 
-    /// After this call, no cursor is deferred and no write starts.
+    /// After this call, no cursor is deferred. A flush may still start a write; the queue rejects the
+    /// write if the store is being closed or is read-only.
     pub(crate) fn begin_stop(&self) {
         self.shared.state.lock().is_stopping = true;
         self.shared.changed.notify_all();
@@ -227,7 +228,7 @@ impl Shared {
     /// VALID means that another member owns the group; it needs no action.
     ///
     /// # Errors
-    /// The first error. A cursor remains deferred if a later attempt can succeed.
+    /// The first error. A cursor remains deferred unless it is invalid.
     fn write(
         &self,
         handle: &MaintenanceHandle,
@@ -250,14 +251,18 @@ impl Shared {
         result
     }
 
-    /// Removes the cursors of a call, except for cursors that were moved meanwhile and cursors that a
-    /// later attempt can write.
+    /// Removes the cursors of a call, except for cursors that were moved meanwhile and cursors that
+    /// were not written.
     fn finish(&self, part: &[CursorEntry], error: Option<&StoreError>) {
         let pause = match error {
-            None => self.cursor_flush,
-            Some(_) => self.cursor_flush.max(RETRY_PAUSE),
+            None => Some(self.cursor_flush),
+            // Only a flush or the close writes the cursors again, because the error is permanent.
+            Some(
+                StoreError::Poisoned { .. } | StoreError::InDoubt { .. } | StoreError::ReadOnly,
+            ) => None,
+            Some(_) => Some(self.cursor_flush.max(RETRY_PAUSE)),
         };
-        let due = Instant::now().checked_add(pause);
+        let due = pause.and_then(|pause| Instant::now().checked_add(pause));
         let mut state = self.state.lock();
         for (number, (key, written)) in part.iter().enumerate() {
             let Some(cursor) = state.cursors.get_mut(key) else {
@@ -272,14 +277,11 @@ impl Shared {
     }
 }
 
-/// Whether another attempt to write a cursor is useless after a call with this result. `number` is
-/// the position of the cursor in the call.
+/// Whether a cursor has a verdict or is invalid, after a call with this result. `number` is the
+/// position of the cursor in the call.
 fn is_final(error: Option<&StoreError>, number: usize) -> bool {
     match error {
-        None
-        | Some(StoreError::Poisoned { .. } | StoreError::InDoubt { .. } | StoreError::ReadOnly) => {
-            true
-        }
+        None => true,
         // Only this cursor is invalid.
         Some(StoreError::Refused { index, .. }) => *index == number,
         Some(_) => false,

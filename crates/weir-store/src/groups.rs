@@ -11,8 +11,8 @@ use weir_core::group::{Hashes, Offsets, key_hash};
 use weir_core::limits::GROUP_LIST_MAX;
 use weir_core::machine::groups::{EntryState, Group, KeyGate, Owner};
 use weir_core::{
-    Commit, ConsequenceOffset, ErrorCode, GroupMode, GroupStep, Intention, Operation, Outcome,
-    Record, RecordKind,
+    Commit, ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep, Intention, Operation,
+    Outcome, Record, RecordKind,
 };
 
 use crate::error::StoreError;
@@ -254,8 +254,8 @@ impl Store {
         self.group_step(topic, group, step).map(drop)
     }
 
-    /// Moves the cursor and blocks until the verdict is known. Then discards a deferred cursor of
-    /// this group that is not newer.
+    /// Moves the cursor and blocks until the verdict is known. If the verdict is VALID, discards a
+    /// deferred cursor of this group that is not newer.
     pub fn move_cursor_now(
         &self,
         topic: &str,
@@ -266,8 +266,10 @@ impl Store {
         let offset = offset.0;
         let step = GroupStep::Move { generation, offset };
         let commit = self.group_step(topic, group, step)?;
-        self.background
-            .discard_cursor((topic, group), generation, offset);
+        if commit.effect == Effect::Valid {
+            self.background
+                .discard_cursor((topic, group), generation, offset);
+        }
         Ok(commit)
     }
 
@@ -276,8 +278,8 @@ impl Store {
     /// topics with costly programs wait after the calls that were proposed before.
     ///
     /// # Errors
-    /// The first error of a write. A cursor that is not in the log remains deferred if a later
-    /// attempt can succeed: after a full disk, for example, or without a leader.
+    /// The first error of a write. A cursor that is not in the log remains deferred, unless it is
+    /// invalid. So every later call returns an error too, until the cursor is written.
     pub fn flush_cursors(&self) -> Result<(), StoreError> {
         self.background.flush(&self.maintenance_handle(), None)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::group::GroupSetup;
 use weir_core::{ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep};
-use weir_store::disk::SimDisk;
+use weir_store::disk::{SimDisk, SimFailure, SimOp};
 use weir_store::replica::{EntryId, IntentionLog, LatencyClass, ProposedBatch};
 use weir_store::{OpenOptions, Store, StoreError};
 
@@ -164,6 +164,42 @@ fn a_cursor_that_is_moved_at_once_replaces_a_deferred_one_only_after_its_write()
     assert_eq!(moved.unwrap_err().code(), ErrorCode::NoLeader);
     store.flush_cursors().unwrap();
     assert_eq!(cursor(&store), 3);
+}
+
+#[test]
+fn a_move_by_another_owner_does_not_discard_a_deferred_cursor() {
+    let (store, _provider) = open(NEVER);
+    move_cursor(&store, 3);
+    let moved = store.move_cursor_now("t", "g", 99, ConsequenceOffset(4));
+    assert_eq!(moved.unwrap().reason, Some(ErrorCode::NotOwner));
+    store.flush_cursors().unwrap();
+    assert_eq!(cursor(&store), 3);
+}
+
+#[test]
+fn every_flush_of_a_poisoned_store_returns_the_error() {
+    let disk = SimDisk::new();
+    let options = OpenOptions {
+        cursor_flush: Duration::ZERO,
+        ..options()
+    };
+    let store = Store::open_disk(Arc::new(disk.clone()), &options).unwrap();
+    create(&store, "t");
+    let setup = GroupSetup::new(GroupMode::Exclusive);
+    store.group_step("t", "g", GroupStep::Open(setup)).unwrap();
+    disk.fail(SimOp::Sync, 1, SimFailure::Io);
+    // The background thread writes the cursor, and the sync fails.
+    move_cursor(&store, 1);
+    let until = Instant::now() + PATIENCE;
+    while !store.is_poisoned() {
+        assert!(Instant::now() < until, "the cursor was not written");
+        std::thread::yield_now();
+    }
+    for _ in 0..2 {
+        assert!(store.flush_cursors().is_err());
+    }
+    // The close attempts to write the cursor once more, and ends.
+    assert!(store.close().is_err());
 }
 
 #[test]
