@@ -2,7 +2,11 @@
 //! can read it.
 //!
 //! The topic `jira._simulator.issues` has the issues by id, and `jira._simulator.state` the rest as
-//! one value. Invariant: an answer is sent after the changes of its request were stored.
+//! one value. Invariants:
+//! - An answer is sent after the changes of its request were stored.
+//! - If the state is stored, so are all generated issues.
+
+use std::collections::BTreeSet;
 
 use jiff::tz::TimeZone;
 use weir::Weir;
@@ -45,13 +49,29 @@ impl StoredState {
     /// # Errors
     /// `Busy` if another process writes to the topics.
     pub(super) fn store(&self, world: &mut World) -> Result<()> {
-        // The rest has the next id: after a crash before the issues, an id is unused, but none is
-        // used twice.
-        self.0.store(STATE, STATE, &world.other_state())?;
+        let mut ids = world.issues.take_changed();
+        if self.0.get(STATE, STATE)?.is_none() {
+            // The rest is stored after all issues, because a start without it generates them again.
+            // Issues that are stored already are from an interrupted first start.
+            let stored = self.0.keys(ISSUES, "")?;
+            ids.extend(stored.iter().filter_map(|key| key.parse::<u64>().ok()));
+            self.store_issues(world, &ids)?;
+            self.0.store(STATE, STATE, &world.other_state())?;
+        } else {
+            // The rest has the next id: after a crash before the issues, an id is unused, but none
+            // is used twice.
+            self.0.store(STATE, STATE, &world.other_state())?;
+            self.store_issues(world, &ids)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the issues with these ids, and removes those that the world does not have.
+    fn store_issues(&self, world: &World, ids: &BTreeSet<u64>) -> Result<()> {
         let mut changes = Vec::new();
-        for id in world.issues.take_changed() {
+        for id in ids {
             let key = id.to_string();
-            let value = world.issues.get(&id).map(serde_json::to_vec).transpose()?;
+            let value = world.issues.get(id).map(serde_json::to_vec).transpose()?;
             let stored = self.0.get(ISSUES, &key)?;
             let bytes = stored.as_ref().map(|stored| &stored.bytes);
             if bytes != value.as_ref() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir::{Durability, OpenOptions, Weir};
+use weir::{Durability, OpenOptions, Topic, TopicOptions, Weir};
 use weir_jira::client::Client;
 use weir_jira::replica::VALUE_BYTES_MAX;
 use weir_jira::sim::{SimOptions, Simulator};
@@ -27,6 +27,13 @@ fn start(weir: &Weir, seed: u64) -> Simulator {
         ..small()
     };
     Simulator::start(options).unwrap()
+}
+
+/// Sets the maximum number of keys of a topic; `None`: the default of the store.
+fn limit_keys(topic: &Topic, keys_max: Option<u64>) {
+    let mut options = TopicOptions::default();
+    options.keys_max = keys_max;
+    assert_eq!(topic.alter(&options).unwrap().reason(), None);
 }
 
 /// Creates an issue; returns its id and key.
@@ -75,6 +82,32 @@ fn the_state_outlives_the_simulator() {
     let stored = topic.get(second["id"].as_str().unwrap()).unwrap().unwrap();
     let issue: Value = serde_json::from_slice(stored.value()).unwrap();
     assert_eq!(issue["key"], second["key"]);
+}
+
+/// A limit of the topic interrupts the first start after 64 issues. The next start generates all
+/// issues from its own options.
+#[test]
+fn an_interrupted_first_start_is_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = |sim: &Simulator| sim.control("GET", "/_sim/state", &Value::Null);
+    let weir = open(&folder);
+    let issues = weir.topic("jira._simulator.issues").unwrap();
+    issues.ensure().unwrap();
+    limit_keys(&issues, Some(64));
+    let many = SimOptions {
+        issues: 100,
+        store: Some(weir.clone()),
+        ..small()
+    };
+    let error = Simulator::start(many).unwrap_err();
+    assert!(error.to_string().contains("refused a write"), "{error}");
+    assert_eq!(issues.scan(b"", None, 1000).unwrap().len(), 64);
+    limit_keys(&issues, None);
+    let sim = start(&weir, 2);
+    let generated = state(&sim);
+    assert_eq!(generated["issues"].as_object().unwrap().len(), 45);
+    drop(sim);
+    assert_eq!(state(&start(&weir, 3)), generated);
 }
 
 #[test]
