@@ -28,8 +28,9 @@
  * calls with the handle return WEIR_E_HANDLE_POISONED; the handle can only be released.
  *
  * STRUCTURES. Options and infos begin with `struct_size`, which the caller sets to sizeof. If all other
- * bytes are zero, every field has its default. These structures grow only at the end; fields that an
- * older library does not know must be zero. Structures without `struct_size` never change.
+ * bytes are zero, every field has its default. These structures grow only at the end. A field that the
+ * caller does not know has its default; fields that an older library does not know must be zero.
+ * Structures without `struct_size` never change.
  */
 #ifndef WEIR_H
 #define WEIR_H

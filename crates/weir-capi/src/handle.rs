@@ -51,8 +51,13 @@ pub(crate) unsafe trait Plain: Copy {}
 /// A [`Plain`] structure that begins with `struct_size`.
 ///
 /// # Safety
-/// Its first field is a `u32`.
-pub(crate) unsafe trait Sized32: Plain {}
+/// Its first field is a `u32`. `FIRST_BYTES` is at least the size of that field and at most the
+/// size of the type.
+pub(crate) unsafe trait Sized32: Plain {
+    /// Size of its first version, in bytes. A program that was compiled with that header passes no
+    /// more bytes.
+    const FIRST_BYTES: usize;
+}
 
 macro_rules! plain {
     ($($name:ident)*) => { $(
@@ -61,20 +66,27 @@ macro_rules! plain {
     )* };
 }
 macro_rules! sized32 {
-    ($($name:ident)*) => { $(
+    ($($name:ident $first:literal,)*) => { $(
         plain!($name);
-        // SAFETY: the first field is `struct_size: u32`.
-        unsafe impl Sized32 for raw::$name {}
+        const _: () = assert!($first >= size_of::<u32>());
+        const _: () = assert!($first <= size_of::<raw::$name>());
+        // SAFETY: the first field is `struct_size: u32`. The assertions above check the number.
+        unsafe impl Sized32 for raw::$name {
+            const FIRST_BYTES: usize = $first;
+        }
     )* };
 }
 plain! {
     Slice Expect Step Param Loan Frame Meta Frames Claim Verdict Record Error
     PsycEvent PsycCursor PsycPart PsycPacketId PsycCompact PsycBinding PsycModifier PsycItem PsycEntry PsycStep
 }
+// The numbers never change. If a structure grows, the number stays the size of its first version.
 sized32! {
-    PageInfo CodeInfo OpenOptions ConnectOptions Info TopicOptions Intention TopicInfo ReadOptions
-    GroupOptions GroupInfo QueryOptions SourceOptions TopicsOptions
-    PsycParser PsycParserOptions PsycParserInfo PsycUniform PsycName PsycTemplate PsycPacket PsycSizes
+    PageInfo 96, CodeInfo 64, OpenOptions 72, ConnectOptions 104, Info 40, TopicOptions 144,
+    Intention 160, TopicInfo 56, ReadOptions 24, GroupOptions 80, GroupInfo 80, QueryOptions 208,
+    SourceOptions 120, TopicsOptions 56,
+    PsycParser 320, PsycParserOptions 72, PsycParserInfo 40, PsycUniform 256, PsycName 48,
+    PsycTemplate 56, PsycPacket 104, PsycSizes 32,
 }
 // SAFETY: an integer.
 unsafe impl Plain for u32 {}
@@ -228,20 +240,22 @@ impl Caller {
         }
         let size = self.values(ptr.cast::<u32>(), 1, 1)?;
         let size = size.first().map_or(0, |size| *size as usize);
-        if (size_of::<T>()..=STRUCT_BYTES_MAX).contains(&size) {
+        let first = T::FIRST_BYTES;
+        if (first..=STRUCT_BYTES_MAX).contains(&size) {
             Ok(size)
         } else {
-            let known = size_of::<T>();
-            let text = format!("struct_size is {size}; this library knows {known} bytes");
+            let text = format!("struct_size is {size}; it must be {first} to {STRUCT_BYTES_MAX}");
             Err(Fail::new(ErrorCode::BadStruct, text))
         }
     }
 
-    /// Reads a structure of `size` bytes, of which the library knows a prefix.
+    /// Reads a structure of which the caller knows `size` bytes. Fields after them are zero. Bytes
+    /// that the library does not know must be zero.
     fn read<T: Sized32>(&self, ptr: *const T, size: usize) -> Result<T, Fail> {
-        let known = size_of::<T>();
+        let known = size_of::<T>().min(size);
+        let first = ptr.cast::<u8>();
         let unknown = self.values(
-            ptr.cast::<u8>().wrapping_add(known),
+            first.wrapping_add(known),
             size.saturating_sub(known),
             STRUCT_BYTES_MAX,
         )?;
@@ -249,11 +263,13 @@ impl Caller {
             let text = "a field is set that this library does not know";
             return Err(Fail::new(ErrorCode::BadStruct, text.to_owned()));
         }
-        let value = self.values(ptr, 1, 1)?;
-        value
-            .first()
-            .copied()
-            .ok_or_else(|| Fail::of(ErrorCode::NullPointer))
+        self.check(first, known, STRUCT_BYTES_MAX)?;
+        let mut value = zeroed::<T>();
+        // SAFETY: the pointer is not NULL. The caller of `new` promised that its structure has
+        // `size` bytes, which are at least `known`. `value` has at least `known` bytes too, does
+        // not overlap memory of the caller, and any bytes are a value of a `Plain` type.
+        unsafe { std::ptr::copy_nonoverlapping(first, (&raw mut value).cast::<u8>(), known) };
+        Ok(value)
     }
 
     /// Checks that `count` values can be written to `out`.
@@ -398,6 +414,10 @@ impl Caller {
         value: T,
     ) -> Result<(), Fault> {
         const { assert!(size_of::<Sealed<T>>() <= OPAQUE_BYTES && align_of::<Sealed<T>>() <= 8) };
+        const {
+            let end = std::mem::offset_of!(raw::PsycParser, opaque) + OPAQUE_BYTES;
+            assert!(end <= <raw::PsycParser as Sized32>::FIRST_BYTES);
+        };
         self.struct_size(ptr.cast_const())?;
         let sealed = Sealed {
             front: FRONT,
@@ -405,8 +425,8 @@ impl Caller {
             back: BACK,
         };
         // SAFETY: the pointer is not NULL and aligned, which was checked with the size. The memory
-        // belongs to the caller, and the assertion above ensures that it is large enough for the
-        // value.
+        // belongs to the caller. The assertions above ensure that the field is inside of each
+        // accepted size, and that it is large enough for the value.
         unsafe { (&raw mut (*ptr).opaque).cast::<Sealed<T>>().write(sealed) };
         Ok(())
     }
@@ -713,3 +733,75 @@ impl Fillable {
 
 // SAFETY: the pointer is only passed to the caller, who uses the buffer from one thread at a time.
 unsafe impl Send for Fillable {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A structure whose first version had no field `added`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(C)]
+    struct Grown {
+        struct_size: u32,
+        first: u32,
+        added: u64,
+    }
+    /// The first version of [`Grown`].
+    #[derive(Clone, Copy)]
+    #[repr(C, align(8))]
+    struct Older {
+        struct_size: u32,
+        first: u32,
+    }
+    // SAFETY: `repr(C)`, of integers.
+    unsafe impl Plain for Grown {}
+    // SAFETY: the first field is `struct_size: u32`, and 8 is at most the size of the type.
+    unsafe impl Sized32 for Grown {
+        const FIRST_BYTES: usize = 8;
+    }
+
+    const fn grown(struct_size: u32, first: u32, added: u64) -> Grown {
+        Grown {
+            struct_size,
+            first,
+            added,
+        }
+    }
+
+    #[test]
+    fn an_older_structure_is_read_and_written_within_its_size() {
+        // SAFETY: each pointer below points to a value of this test.
+        let c = unsafe { Caller::new() };
+        let info = grown(0, 1, 2);
+        for (size, read, written) in [
+            (8, grown(8, 5, 0), grown(8, 1, 7)),
+            (16, grown(16, 5, 7), grown(16, 1, 2)),
+        ] {
+            let mut value = grown(size, 5, 7);
+            let found = c.options(&raw const value);
+            assert!(found.is_ok_and(|found| found == read), "{size}");
+            assert!(c.write_info(&raw mut value, &info).is_ok(), "{size}");
+            assert_eq!(value, written);
+        }
+
+        let mut short = grown(7, 5, 7);
+        let found = c.options(&raw const short);
+        assert!(found.is_err_and(|fail| fail.number() == number(ErrorCode::BadStruct)));
+        let found = c.write_info(&raw mut short, &info);
+        assert!(found.is_err_and(|fail| fail.number() == number(ErrorCode::BadStruct)));
+        assert_eq!(short, grown(7, 5, 7));
+    }
+
+    #[test]
+    fn an_array_of_older_structures_has_their_step() {
+        // SAFETY: each pointer below points to a value of this test.
+        let c = unsafe { Caller::new() };
+        let older = [5, 6].map(|first| Older {
+            struct_size: 8,
+            first,
+        });
+        let found = c.stepped(older.as_ptr().cast::<Grown>(), older.len(), older.len());
+        let expected = older.map(|older| grown(older.struct_size, older.first, 0));
+        assert!(found.is_ok_and(|found| found == expected));
+    }
+}

@@ -128,9 +128,12 @@ fn a_query_begins_at_its_position() {
     assert_eq!(open_with(&store, &topics, &fields), Err(BAD_OPTION));
     (topics.from, topics.view) = (1, 1);
     assert_eq!(open_with(&store, &topics, &fields), Err(BAD_OPTION));
-    // The size that the structure had in version 0.6.
-    let mut topics = sized!(TopicsOptions);
+    // The structure of version 0.6 has no `value`, which is then 0.
+    (topics.from, topics.value, topics.view) = (2, 3, 0);
     topics.struct_size = 56;
+    let found = all(open_with(&store, &topics, &fields).unwrap());
+    assert_eq!(found, [b"1", b"2", b"3"]);
+    topics.struct_size = 55;
     assert_eq!(open_with(&store, &topics, &fields), Err(BAD_STRUCT));
 }
 
