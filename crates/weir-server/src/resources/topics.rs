@@ -418,6 +418,8 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
         );
     }
     let members: Create = json_object(body)?;
+    // Refuses a bad option before anything that may wait.
+    patch(&mut TopicOptions::default(), &members.options)?;
     let (shared, topic) = (&edge.shared, call.matched.topic.as_str());
     // The log sets all options together. So a change must begin with the options of the previous
     // change, on this node or an earlier leader.
@@ -429,7 +431,7 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
     let mut options = info.ok_or_else(no_topic)?.options;
     patch(&mut options, &members.options)?;
     let operation = Operation::Alter { options: &options };
-    let outcome = execute_holding(edge, call, operation, body, lock).await?;
+    let outcome = execute_holding(edge, call, operation, body, Some(lock)).await?;
     let info = shared.store.topic(topic).ok_or_else(no_topic)?;
     Ok(body_of(edge, reply_head(200, &outcome), &info))
 }

@@ -56,6 +56,9 @@ fn concurrent_changes_of_different_options_are_both_applied() {
     for _ in 0..100 {
         assert_eq!(world.ask("GET /healthz", "", b"").status, 200);
     }
+    // A bad option is refused although other changes are waiting.
+    let bad = patch(r#"{"options":{"unknown":1}}"#).reply(false);
+    assert_eq!((bad.status, &*bad.problem()), (422, "invalid-option"));
     drop(blocked);
     assert_eq!(first.reply(false).status, 200);
     let reply = second.reply(false);

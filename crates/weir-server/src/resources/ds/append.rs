@@ -196,17 +196,15 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     let _producer = match &request.producer {
         Some(producer) => {
             let name = (topic, producer.id.as_bytes());
-            ds.producers
-                .acquire(edge.shared.config.store_timeout, name)
-                .await?
+            let limit = edge.shared.config.store_timeout;
+            Some(ds.producers.acquire(limit, name).await?)
         }
         None => None,
     };
     let _order = match &request.order {
         Some(_) => {
-            ds.orders
-                .acquire(edge.shared.config.store_timeout, (topic, b""))
-                .await?
+            let limit = edge.shared.config.store_timeout;
+            Some(ds.orders.acquire(limit, (topic, b"")).await?)
         }
         None => None,
     };

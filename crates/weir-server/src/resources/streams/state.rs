@@ -2,41 +2,56 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{MutexGuard, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 
 use super::config::{Config, Expiry};
-use super::terms::KEYED_LOCKS;
+use super::terms::KEYED_LOCKS_MIN;
 use crate::http::problem::{Kind, Problem};
 
-/// Locks that serialize requests by key.
-#[derive(Debug)]
-pub(crate) struct KeyedLocks(Vec<Arc<tokio::sync::Mutex<()>>>, RandomState);
+/// Locks that serialize requests by name. Each name has its own lock, because a request holds its
+/// lock until a verdict, which may take long.
+#[derive(Debug, Default)]
+pub(crate) struct KeyedLocks(Mutex<LockTable>);
 
-impl Default for KeyedLocks {
-    fn default() -> Self {
-        let mutexes = std::iter::repeat_with(Arc::default);
-        Self(mutexes.take(KEYED_LOCKS).collect(), RandomState::new())
-    }
+/// A topic, and a name within it.
+type LockName = (String, Vec<u8>);
+
+#[derive(Debug, Default)]
+struct LockTable {
+    locks: HashMap<LockName, Weak<tokio::sync::Mutex<()>>>,
+    /// Number of locks at which unused locks are removed.
+    remove_at: usize,
 }
 
 impl KeyedLocks {
-    /// Acquires the lock of `name`; waits at most `limit`.
+    /// Acquires the lock of a name; waits at most `limit`.
     pub(crate) async fn acquire(
         &self,
         limit: Duration,
-        name: (&str, &[u8]),
-    ) -> Result<Option<OwnedMutexGuard<()>>, Problem> {
-        let index = self.1.hash_one(name) % KEYED_LOCKS as u64;
-        let Some(mutex) = self.0.get(usize::try_from(index).unwrap_or(0)) else {
-            return Ok(None);
-        };
-        let guard = timeout(limit, Arc::clone(mutex).lock_owned()).await;
-        guard.map(Some).map_err(|_| busy())
+        (topic, name): (&str, &[u8]),
+    ) -> Result<OwnedMutexGuard<()>, Problem> {
+        let lock = self.0.lock().lock_of((topic.to_owned(), name.to_owned()));
+        let guard = timeout(limit, lock.lock_owned()).await;
+        guard.map_err(|_| busy())
+    }
+}
+
+impl LockTable {
+    fn lock_of(&mut self, name: LockName) -> Arc<tokio::sync::Mutex<()>> {
+        if self.locks.len() >= self.remove_at {
+            self.locks.retain(|_, lock| lock.strong_count() > 0);
+            self.remove_at = KEYED_LOCKS_MIN.max(2 * self.locks.len());
+        }
+        let entry = self.locks.entry(name).or_default();
+        entry.upgrade().unwrap_or_else(|| {
+            let lock = Arc::default();
+            *entry = Arc::downgrade(&lock);
+            lock
+        })
     }
 }
 
@@ -108,5 +123,42 @@ impl Streams {
     /// Runs `work` on the leases, under their lock.
     pub(crate) fn with_leases<T>(&self, work: impl FnOnce(&mut HashMap<String, Lease>) -> T) -> T {
         work(&mut self.leases.lock().0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::time::Duration;
+
+    use super::KeyedLocks;
+
+    const NAMES: usize = 1_000;
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn each_name_has_its_own_lock() {
+        let locks = KeyedLocks::default();
+        let mut guards = Vec::new();
+        for number in 0..NAMES {
+            let topic = number.to_string();
+            guards.push(locks.acquire(LONG, (&topic, b"")).await.unwrap());
+        }
+        assert!(locks.acquire(Duration::ZERO, ("7", b"")).await.is_err());
+        drop(guards);
+        assert!(locks.acquire(LONG, ("7", b"")).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn unused_locks_are_removed() {
+        let locks = KeyedLocks::default();
+        let _held = locks.acquire(LONG, ("held", b"")).await.unwrap();
+        for number in 0..NAMES {
+            let topic = number.to_string();
+            drop(locks.acquire(LONG, (&topic, b"")).await.unwrap());
+        }
+        assert!(locks.0.lock().locks.len() <= super::KEYED_LOCKS_MIN);
+        assert!(locks.acquire(Duration::ZERO, ("held", b"")).await.is_err());
     }
 }

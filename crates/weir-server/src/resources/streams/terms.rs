@@ -50,8 +50,8 @@ pub(crate) const CURSOR_JITTER: u64 = 180;
 pub(crate) const ATTEMPTS_MAX: usize = 8;
 /// Descriptions of streams that are cached in memory.
 pub(crate) const CONFIGS_MAX: usize = 4096;
-/// Number of keyed locks; more than the usual number of processors.
-pub(crate) const KEYED_LOCKS: usize = 64;
+/// Number of keyed locks up to which unused locks are not removed.
+pub(crate) const KEYED_LOCKS_MIN: usize = 64;
 /// Seconds between two searches for expired streams.
 pub(crate) const SWEEP_SECONDS: u64 = 2;
 /// Entries of the registry in one read.
