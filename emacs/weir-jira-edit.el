@@ -448,7 +448,7 @@ EDITED is the value of `weir-jira--edited-text'."
       (delete-file file))))
 
 (defun weir-jira-drafts ()
-  "Show the directory of drafts, including those of dropped changes."
+  "Show the directory of drafts, including those of dropped operations."
   (interactive)
   (dired (weir-jira--draft-directory)))
 
@@ -893,7 +893,7 @@ With DRY-RUN, only show the clocks."
                  "; ")))
 
 (defun weir-jira--show-outbox (only-conflicts)
-  "Show the outbox; with ONLY-CONFLICTS, only the changes in conflict."
+  "Show the outbox; with ONLY-CONFLICTS, only the operations in conflict."
   (weir-jira--open
    (weir-jira--default)
    (lambda (site)
@@ -911,13 +911,13 @@ With DRY-RUN, only show the clocks."
 
 ;;;###autoload
 (defun weir-jira-outbox ()
-  "Show the changes that the site has not executed yet, and their conflicts."
+  "Show the operations that the site has not executed yet, and their conflicts."
   (interactive)
   (weir-jira--show-outbox nil))
 
 ;;;###autoload
 (defun weir-jira-conflicts ()
-  "Show only the changes that are in conflict with the site."
+  "Show only the operations in conflict with the site."
   (interactive)
   (weir-jira--show-outbox t))
 
