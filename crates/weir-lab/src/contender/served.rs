@@ -240,12 +240,7 @@ impl Node {
 
     /// The status of the cluster that this node reports; `None` if it does not answer.
     fn cluster_status(&self) -> Option<ClusterStatus> {
-        Weir::connect(&self.url)
-            .ok()?
-            .status()
-            .ok()?
-            .server?
-            .cluster
+        cluster_status(&Weir::connect(&self.url).ok()?)
     }
 
     /// Kills the process and waits for its end.
@@ -262,6 +257,11 @@ impl Drop for Server {
         }
         let _ = remove(&self.dir);
     }
+}
+
+/// The cluster status of the node at the other end of a connection.
+fn cluster_status(weir: &Weir) -> Option<ClusterStatus> {
+    weir.status().ok()?.server?.cluster
 }
 
 fn send(process: &Child, signal: Signal) -> Result<(), ContenderError> {

@@ -1,18 +1,17 @@
 //! A node that joins a cluster with many records, while a client writes.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use weir::{ClientId, Intention, Operation, Session, Weir};
+use weir::{ClientId, Consistency, Intention, Operation, Session, Weir};
 
-use super::{Node, POLL_INTERVAL, READY_TIMEOUT, Server, accepted};
+use super::{Node, POLL_INTERVAL, READY_TIMEOUT, Server, accepted, cluster_status};
 use crate::clock::Stopwatch;
-use crate::contender::store::{Load, Payload, failed, remove};
+use crate::contender::store::{Load, Payload, failed};
 use crate::contender::{Contender, ContenderError, parameter};
 use crate::protocol::{Answer, Fields, Timed};
 
@@ -23,14 +22,15 @@ const NODES: u16 = 3;
 /// The topic of all messages.
 const TOPIC: &str = "catch-up";
 
-/// A cluster of three nodes at the durability `level` that holds `messages` messages of `bytes`
-/// bytes, and one client that writes more: `batch` messages a call, with up to `window` calls
-/// without an answer. `run` starts a fourth node on an empty directory. Its wall time ends when the
-/// node votes, which the leader permits after the node has caught up. Reports `kept`: the share of
-/// its speed that the client keeps meanwhile. The node is removed after the measurement.
+/// Each iteration creates a cluster of three nodes at the durability `level` that holds `messages` messages of `bytes`
+/// bytes. One client writes more: `batch` messages a call, with up to `window` calls without an
+/// answer. Then a fourth node starts on an empty directory. The wall time ends when it has applied
+/// everything that the leader had when the node became a voter. Reports `kept`, the speed of the
+/// client during the join divided by its speed before, and `records`, the number of messages that
+/// the node then has.
 #[derive(Debug, Default)]
 pub struct CatchUp {
-    inputs: BTreeMap<usize, Cluster>,
+    inputs: BTreeMap<usize, (Load, String, Fields)>,
 }
 
 #[derive(Debug)]
@@ -39,8 +39,15 @@ struct Cluster {
     load: Load,
     payload: Payload,
     level: String,
-    /// Number of joins so far, for the names of directories and clients.
-    joins: u64,
+}
+
+/// The measurement of a join.
+struct Join {
+    time: Duration,
+    /// The speed of the client during the join, divided by its speed before.
+    kept: f64,
+    /// Number of messages that the node had at the end.
+    records: u64,
 }
 
 impl Cluster {
@@ -72,13 +79,27 @@ impl Cluster {
         Ok(sent)
     }
 
-    /// A session with an id that no other session of this cluster uses.
-    fn session(&self, weir: &Weir, purpose: u8) -> Session {
-        let mut id = [purpose; 16];
-        id.iter_mut()
-            .zip(self.joins.to_le_bytes())
-            .for_each(|(to, from)| *to = from);
-        weir.session(ClientId(id))
+    /// Starts the nodes, and writes all messages.
+    fn start(
+        load: Load,
+        level: &str,
+        fields: &Fields,
+        input: usize,
+    ) -> Result<Self, ContenderError> {
+        let cluster = Cluster {
+            server: Server::start(level, NODES, fields, input)?,
+            payload: load.payload(0),
+            load,
+            level: level.to_owned(),
+        };
+        cluster.server.signal(Signal::CONT)?;
+        cluster.server.wait_until_ready()?;
+        let weir = Weir::connect(&cluster.server.url).map_err(failed)?;
+        let topic = weir.topic(TOPIC).map_err(failed)?;
+        topic.ensure().map_err(failed)?;
+        let mut session = weir.session(ClientId([1; 16]));
+        cluster.write(&mut session, |sent| sent >= load.messages)?;
+        Ok(cluster)
     }
 
     /// Messages a second of a client that writes until `end` is set or `time` has passed.
@@ -95,39 +116,37 @@ impl Cluster {
         Ok(count as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// One join beside a client. Returns its time, and the share of its speed that the client kept.
-    fn join(&mut self) -> Result<(Duration, f64), ContenderError> {
+    /// One join beside a client.
+    fn join(&self) -> Result<Join, ContenderError> {
         self.server.wait_until_ready()?;
-        self.joins += 1;
         let weir = Weir::connect(&self.server.url).map_err(failed)?;
-        let mut session = self.session(&weir, 1);
+        let mut session = weir.session(ClientId([2; 16]));
         let end = AtomicBool::new(false);
         let alone = self.speed(&mut session, &end, ALONE_FOR)?;
-        let dir = self.server.dir.join(format!("joins-{}", self.joins));
-        let (time, beside) = std::thread::scope(|scope| {
+        let ((time, records), beside) = std::thread::scope(|scope| {
             let writer = scope.spawn(|| self.speed(&mut session, &end, Duration::MAX));
-            let joined = self.join_and_leave(&dir, &end);
+            let joined = self.start_node(&end);
             end.store(true, Ordering::Relaxed);
             let beside = writer.join().map_err(|_| failed("the writer panicked"))?;
             Ok::<_, ContenderError>((joined?, beside?))
         })?;
-        remove(&dir)?;
-        Ok((time, beside / alone))
+        Ok(Join {
+            time,
+            kept: beside / alone,
+            records,
+        })
     }
 
-    /// Starts a node in `dir`, waits until it votes, sets `end`, and removes the node from the
-    /// cluster. Returns the time until the node voted.
-    fn join_and_leave(
-        &self,
-        dir: &std::path::Path,
-        end: &AtomicBool,
-    ) -> Result<Duration, ContenderError> {
+    /// Starts a node, waits until it has caught up, sets `end`, and ends the node. Returns the time,
+    /// and the number of messages that the node had.
+    fn start_node(&self, end: &AtomicBool) -> Result<(Duration, u64), ContenderError> {
         let statuses = self.server.cluster_status();
         let members = statuses.iter().flat_map(|status| &status.members);
         let mut peers: Vec<String> = members.map(|member| member.peer.clone()).collect();
         peers.sort_unstable();
         peers.dedup();
-        fs::create_dir_all(dir).map_err(failed)?;
+        let dir = self.server.dir.join("joins");
+        fs::create_dir_all(&dir).map_err(failed)?;
         let (place, peers, peer) = (dir.display().to_string(), peers.join(","), free_address()?);
         let words = [
             "serve",
@@ -146,31 +165,45 @@ impl Cluster {
         ];
         let start = Instant::now();
         let mut node = Node::start(words.map(str::to_owned).into(), &mut None)?;
-        let voted = self.wait_until_votes(&peer);
+        let caught_up = self.wait_until_caught_up(&node, &peer);
         let time = start.elapsed();
         end.store(true, Ordering::Relaxed);
-        let removed = voted.and_then(|number| {
-            let weir = Weir::connect(&self.server.url).map_err(failed)?;
-            weir.remove_node(number).map_err(failed)
+        let result = caught_up.and_then(|()| {
+            let joined = Weir::connect(&node.url).map_err(failed)?;
+            let joined = joined.with_consistency(Consistency::Local);
+            let info = joined.topic(TOPIC).map_err(failed)?.try_info();
+            let records = info.map_err(failed)?.map_or(0, |info| info.last.0 - 1);
+            if records < self.load.messages {
+                return Err(failed(format!("the node has {records} records")));
+            }
+            Ok((time, records))
         });
         node.end();
-        removed?;
-        Ok(time)
+        result
     }
 
-    /// Waits until a member with this peer address votes. Returns its number.
-    fn wait_until_votes(&self, peer: &str) -> Result<u64, ContenderError> {
+    /// Waits until the member with this peer address votes, and has applied what the leader had
+    /// then.
+    fn wait_until_caught_up(&self, node: &Node, peer: &str) -> Result<(), ContenderError> {
+        let first = self.server.nodes.first();
+        let first = first.ok_or_else(|| failed("the cluster has no node"))?;
+        let first = Weir::connect(&first.url).map_err(failed)?;
         let until = Instant::now() + READY_TIMEOUT;
+        let mut wanted = None;
         while Instant::now() < until {
-            let statuses = self.server.nodes.first().and_then(Node::cluster_status);
-            let members = statuses.into_iter().flat_map(|status| status.members);
-            let mut voters = members.filter(|member| member.votes);
-            if let Some(found) = voters.find(|member| member.peer == peer) {
-                return Ok(found.node);
+            if let Some(last) = wanted {
+                let status = node.cluster_status();
+                if status.is_some_and(|status| status.applied >= last) {
+                    return Ok(());
+                }
+            } else if let Some(status) = cluster_status(&first) {
+                let mut members = status.members.iter();
+                let is_voter = members.any(|member| member.votes && member.peer == peer);
+                wanted = is_voter.then_some(status.last);
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        Err(failed("the node did not become a voter"))
+        Err(failed("the node did not catch up"))
     }
 }
 
@@ -187,24 +220,7 @@ impl Contender for CatchUp {
             return Err(ContenderError::Parameter("producers"));
         }
         let level: String = parameter(fields, "level")?;
-        let cluster = Cluster {
-            server: Server::start(&level, NODES, fields, input)?,
-            payload: load.payload(0),
-            load,
-            level,
-            joins: 0,
-        };
-        cluster.server.signal(Signal::CONT)?;
-        cluster.server.wait_until_ready()?;
-        let weir = Weir::connect(&cluster.server.url).map_err(failed)?;
-        weir.topic(TOPIC)
-            .map_err(failed)?
-            .ensure()
-            .map_err(failed)?;
-        let mut session = cluster.session(&weir, 0);
-        cluster.write(&mut session, |sent| sent >= load.messages)?;
-        cluster.server.signal(Signal::STOP)?;
-        self.inputs.insert(input, cluster);
+        self.inputs.insert(input, (load, level, fields.clone()));
         Ok(())
     }
 
@@ -217,21 +233,24 @@ impl Contender for CatchUp {
     }
 
     fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
-        let cluster = self
+        let (load, level, fields) = self
             .inputs
-            .get_mut(&input)
+            .get(&input)
             .ok_or(ContenderError::NotLoaded(input))?;
         let mut sum = Timed::default();
         for _ in 0..iterations {
-            cluster.server.signal(Signal::CONT)?;
+            let cluster = Cluster::start(*load, level, fields, input)?;
             let watch = Stopwatch::start();
-            let (time, kept) = cluster.join()?;
+            let join = cluster.join()?;
             let (_, cpu_ns) = watch.stop();
-            cluster.server.signal(Signal::STOP)?;
-            sum.wall_ns += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            sum.wall_ns += u64::try_from(join.time.as_nanos()).unwrap_or(u64::MAX);
             sum.cpu_ns += cpu_ns;
             sum.touch += 1;
-            *sum.extra.entry("kept".to_owned()).or_default() += kept;
+            #[allow(clippy::cast_precision_loss)] // a count below 2^53
+            let records = join.records as f64;
+            for (name, value) in [("kept", join.kept), ("records", records)] {
+                *sum.extra.entry(name.to_owned()).or_default() += value;
+            }
         }
         Ok(sum)
     }
