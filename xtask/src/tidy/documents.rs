@@ -70,23 +70,33 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
 /// The page that names the tests of each promise.
 const PROMISES: &str = "docs/operating/promises.md";
 
-/// Checks that each test exists that the page of promises names.
+/// Checks that each test that the page of promises names is in the file that it names.
 fn promises(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let page = tree::text(PROMISES)?;
     let mut missing = named_tests(&page);
     for name in files.iter().filter(|name| tree::is(name, "rs")) {
         let text = tree::text(name)?;
-        missing.retain(|test| !text.contains(&format!("fn {test}(")));
+        missing.retain(|(module, test)| {
+            let is_there = has_module(name, module) && text.contains(&format!("fn {test}("));
+            !is_there
+        });
     }
-    for test in missing {
-        findings.wrong(PROMISES, &format!("no test is named {test}"));
+    for (module, test) in missing {
+        findings.wrong(PROMISES, &format!("no test is named {module}::{test}"));
     }
     Ok(())
 }
 
-/// The tests in code spans of the form `file::test`. Types, and names with `...` or `*`, do not
-/// count.
-fn named_tests(page: &str) -> Vec<&str> {
+/// Whether the path is a file, or is in a directory, with the name of this module. `..` stands for
+/// the module of the test before.
+fn has_module(path: &str, module: &str) -> bool {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
+    module == ".." || path.split('/').any(|part| part == module)
+}
+
+/// The module and the name of each test in code spans of the form `module::test`. Types, and names
+/// with `...` or `*`, do not count.
+fn named_tests(page: &str) -> Vec<(&str, &str)> {
     let spans = page.split('`').skip(1).step_by(2);
     let parts = spans.filter_map(|span| span.rsplit_once("::"));
     let is_name = |text: &str, more: &str| {
@@ -95,7 +105,10 @@ fn named_tests(page: &str) -> Vec<&str> {
     };
     parts
         .filter(|(file, test)| is_name(file, "_/.:") && is_name(test, "_"))
-        .map(|(_, test)| test)
+        .map(|(modules, test)| {
+            let module = modules.rsplit([':', '/', ' ']).next().unwrap_or(modules);
+            (module.strip_suffix(".rs").unwrap_or(module), test)
+        })
         .collect()
 }
 
@@ -273,7 +286,7 @@ fn change_log(text: &str, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use super::{change_log, gaps, joined, links, named_tests, one_title, prose};
+    use super::{change_log, gaps, has_module, joined, links, named_tests, one_title, prose};
     use crate::tidy::Findings;
 
     #[test]
@@ -286,7 +299,10 @@ mod tests {
     #[test]
     fn tests_are_named_with_their_file() {
         let page = "| `crash::a_cut` | `edge/body::a_limit`, `..::b_2` | `row_1_...`, `log::row_1_...`, `salvage::*`, `Options::seed`, `crash` |";
-        assert_eq!(named_tests(page), ["a_cut", "a_limit", "b_2"]);
+        let expected = [("crash", "a_cut"), ("body", "a_limit"), ("..", "b_2")];
+        assert_eq!(named_tests(page), expected);
+        assert!(has_module("crates/a/tests/suite/body.rs", "body"));
+        assert!(!has_module("crates/a/tests/suite/body.rs", "bod"));
     }
 
     fn check(text: &str, expected: usize) {
