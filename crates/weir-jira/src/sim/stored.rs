@@ -49,7 +49,7 @@ impl StoredState {
     /// # Errors
     /// `Busy` if another process writes to the topics.
     pub(super) fn store(&self, world: &mut World) -> Result<()> {
-        let mut ids = world.issues.take_changed();
+        let mut ids = world.issues.changed().clone();
         if self.0.get(STATE, STATE)?.is_none() {
             // The rest is stored after all issues, because a start without it generates them again.
             // Issues that are stored already are from an interrupted first start.
@@ -63,6 +63,8 @@ impl StoredState {
             self.0.store(STATE, STATE, &world.other_state())?;
             self.store_issues(world, &ids)?;
         }
+        // After a failure, the next call stores these issues again.
+        world.issues.clear_changed();
         Ok(())
     }
 

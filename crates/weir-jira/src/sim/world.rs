@@ -82,9 +82,14 @@ impl Issues {
         self.all.remove(&id)
     }
 
-    /// Returns the ids of changed issues, and counts these issues as stored.
-    pub(super) fn take_changed(&mut self) -> BTreeSet<u64> {
-        std::mem::take(&mut self.changed)
+    /// Ids of the issues that were changed since they were last stored.
+    pub(super) fn changed(&self) -> &BTreeSet<u64> {
+        &self.changed
+    }
+
+    /// Records that all issues are stored.
+    pub(super) fn clear_changed(&mut self) {
+        self.changed.clear();
     }
 }
 
@@ -187,7 +192,7 @@ impl World {
         for issue in issues {
             world.issues.insert(issue);
         }
-        world.issues.take_changed();
+        world.issues.clear_changed();
         world
     }
 

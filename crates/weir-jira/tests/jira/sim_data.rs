@@ -36,12 +36,14 @@ fn limit_keys(topic: &Topic, keys_max: Option<u64>) {
     assert_eq!(topic.alter(&options).unwrap().reason(), None);
 }
 
+fn client(sim: &Simulator) -> Client {
+    Client::with(&sim.url(), None, Duration::from_mins(5), Arc::new(|_| ())).unwrap()
+}
+
 /// Creates an issue; returns its id and key.
-fn create(sim: &Simulator) -> Value {
-    let client = Client::with(&sim.url(), None, Duration::from_mins(5), Arc::new(|_| ()));
+fn create(sim: &Simulator) -> weir_jira::Result<Value> {
     let fields = json!({"project": {"key": "AA"}, "issuetype": {"name": "Task"}, "summary": "New"});
-    let body = json!({"fields": fields});
-    client.unwrap().write("POST", "issue", &body).unwrap()
+    client(sim).write("POST", "issue", &json!({"fields": fields}))
 }
 
 #[test]
@@ -61,7 +63,7 @@ fn the_state_outlives_the_simulator() {
     ] {
         sim.control("POST", path, &body);
     }
-    let first = create(&sim);
+    let first = create(&sim).unwrap();
     let before = state(&sim);
     drop(sim);
     weir.close().unwrap();
@@ -72,7 +74,7 @@ fn the_state_outlives_the_simulator() {
     let clock = sim.control("POST", "/_sim/clock", &json!({"advance_ms": 0}));
     assert_eq!(clock["now_ms"], 1_732_800_005_000_i64);
     // Ids and keys are not used twice, and the old key of the moved issue finds it.
-    let second = create(&sim);
+    let second = create(&sim).unwrap();
     assert_ne!(first["id"], second["id"]);
     assert_ne!(first["key"], second["key"]);
     let body = json!({"issue": "AA-3", "fields": {"summary": "Moved"}});
@@ -108,6 +110,24 @@ fn an_interrupted_first_start_is_repeated() {
     assert_eq!(generated["issues"].as_object().unwrap().len(), 45);
     drop(sim);
     assert_eq!(state(&start(&weir, 3)), generated);
+}
+
+/// The store refuses the key of a new issue. When it accepts keys again, the next request also
+/// stores that issue.
+#[test]
+fn a_change_that_the_store_refused_is_stored_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = |sim: &Simulator| sim.control("GET", "/_sim/state", &Value::Null);
+    let weir = open(&folder);
+    let sim = start(&weir, 1);
+    let issues = weir.topic("jira._simulator.issues").unwrap();
+    limit_keys(&issues, Some(45));
+    create(&sim).unwrap_err();
+    limit_keys(&issues, None);
+    let before = state(&sim);
+    assert_eq!(before["issues"].as_object().unwrap().len(), 46);
+    drop(sim);
+    assert_eq!(state(&start(&weir, 1)), before);
 }
 
 #[test]
