@@ -27,8 +27,9 @@ pub(crate) struct Store {
     weir: Mutex<Option<Weir>>,
     /// Whether the store was closed here; readers check it.
     closed: Arc<AtomicBool>,
-    /// Whether `with_consistency` returned this handle, so that its close leaves the store open.
-    derived: bool,
+    /// The handle whose `with_consistency` returned this one. It keeps the store open after this
+    /// handle is closed.
+    parent: Option<Py<Store>>,
 }
 
 impl Store {
@@ -36,7 +37,7 @@ impl Store {
         Self {
             weir: Mutex::new(Some(weir)),
             closed: Arc::default(),
-            derived: false,
+            parent: None,
         }
     }
 
@@ -160,12 +161,13 @@ impl Store {
     /// open.
     ///
     /// Raises StoreError BAD_OPTION for any other word.
-    fn with_consistency(&self, consistency: &str) -> PyResult<Self> {
+    fn with_consistency(slf: Py<Self>, consistency: &str) -> PyResult<Self> {
         let consistency = options::consistency(consistency)?;
+        let store = slf.get();
         Ok(Self {
-            weir: Mutex::new(Some(self.weir()?.with_consistency(consistency))),
-            closed: Arc::clone(&self.closed),
-            derived: true,
+            weir: Mutex::new(Some(store.weir()?.with_consistency(consistency))),
+            closed: Arc::clone(&store.closed),
+            parent: Some(slf),
         })
     }
 
@@ -302,7 +304,7 @@ impl Store {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(weir) = weir else { return Ok(()) };
-        if self.derived {
+        if self.parent.is_some() {
             return Ok(());
         }
         self.closed.store(true, Ordering::Release);

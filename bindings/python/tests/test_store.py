@@ -329,6 +329,19 @@ def test_errors_have_a_message_and_an_advice(tmp_path: Path, store: weir.Store) 
     assert all(issubclass(kind, weir.WeirError) for kind in [weir.QueryError, weir.InternalError])
 
 
+def test_a_derived_handle_keeps_the_store_open(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    # The first handle and the second one are collected at once.
+    reads = weir.open(path).with_consistency("leader").with_consistency("linear")
+    assert reads.topics() == []
+    reads.close()
+    assert reads.closed
+    with pytest.raises(weir.StoreError, match="LOCKED"):
+        weir.open(path)
+    del reads
+    weir.open(path).close()
+
+
 def test_topics_are_created_and_destroyed(store: weir.Store) -> None:
     topic = store.topic("t")
     assert topic.info() is None
