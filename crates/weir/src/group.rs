@@ -154,7 +154,8 @@ impl Group {
 
     /// Sets the lease of records that this member claims from a keyed or shared group: 1 ms to
     /// 24 hours, in whole milliseconds. A shorter lease counts as 1 ms. For a longer lease,
-    /// [`claim`](Self::claim) fails. The default, `None`, is the lease of the group.
+    /// [`claim`](Self::claim) fails. The default, `None`, is the lease of the group. An exclusive
+    /// group ignores the lease.
     #[must_use]
     pub fn lease(mut self, lease: Option<Duration>) -> Self {
         self.lease_ms = lease.map_or(0, |lease| millis(lease).max(1));
@@ -203,15 +204,15 @@ impl Group {
     /// records are delivered again after their leases expire.
     ///
     /// # Errors
-    /// `TooLong` if the [`lease`](Self::lease) of this member is longer than 24 hours; `Group` if
-    /// the group was deleted or has another mode; errors of reads.
+    /// `TooLong` if the group is keyed or shared and the [`lease`](Self::lease) of this member is
+    /// longer than 24 hours; `Group` if the group was deleted or has another mode; errors of reads.
     pub fn claim(&mut self, max: usize, wait: Duration) -> Result<Vec<Work>, WeirError> {
-        let lease_ms = at_most_a_day("lease", self.lease_ms)?;
         if max == 0 {
             return Ok(Vec::new());
         }
         let deadline = Instant::now().checked_add(wait);
         if self.mode != GroupMode::Exclusive {
+            let lease_ms = at_most_a_day("lease", self.lease_ms)?;
             let request = ClaimRequest {
                 member: &self.member,
                 max,

@@ -96,6 +96,19 @@ fn a_lease_or_a_delay_above_24_hours_is_an_error() {
 }
 
 #[test]
+fn an_exclusive_group_ignores_the_lease_of_a_member() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_weir, topic) = topic(&dir);
+    topic.put("k", "v").unwrap();
+    let longer = Duration::from_hours(25);
+    let group = topic.group("mail", GroupMode::Exclusive).unwrap();
+    let mut group = group.lease(Some(longer));
+    let works = group.claim(1, NOW).unwrap();
+    assert_eq!(works.len(), 1);
+    assert_eq!(group.extend(&works, longer).unwrap(), []);
+}
+
+#[test]
 fn a_claim_of_no_records_returns_none() {
     let dir = tempfile::tempdir().unwrap();
     let (_weir, topic) = topic(&dir);
