@@ -51,7 +51,8 @@ pub(super) struct Mark {
 impl Mark {
     /// The mark of a file of which `read` bytes were read.
     ///
-    /// # Errors Errors of reading the file.
+    /// # Errors
+    /// Errors of reading the file.
     pub(super) fn of(path: &Path, read: u64, is_end: bool) -> io::Result<Self> {
         Ok(Self {
             read,

@@ -31,8 +31,9 @@ pub(super) fn is(path: &Path) -> bool {
 
 /// Opens a file to read its uncompressed bytes.
 ///
-/// # Errors Errors of the open. If the file is damaged or truncated, the read that reaches that
-/// position fails.
+/// # Errors
+/// Errors of the open. If the file is damaged or truncated, the read that reaches that position
+/// fails.
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let file = File::open(path)?;
     Ok(match of(path) {

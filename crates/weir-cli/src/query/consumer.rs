@@ -75,7 +75,8 @@ impl Consumer {
 /// Blocks until the reader of the pipe has read all output. Returns at once if standard output is
 /// not a pipe.
 ///
-/// # Errors The reader has closed the pipe.
+/// # Errors
+/// The reader has closed the pipe.
 pub(super) fn wait_until_read() -> anyhow::Result<()> {
     if !is_pipe() {
         return Ok(());
@@ -99,7 +100,8 @@ pub(super) fn wait_until_read() -> anyhow::Result<()> {
 
 /// Checks that standard output still has a reader. Does not block.
 ///
-/// # Errors The reader has closed the pipe.
+/// # Errors
+/// The reader has closed the pipe.
 pub(super) fn check() -> anyhow::Result<()> {
     let out = stdout();
     let mut fds = [PollFd::new(&out, PollFlags::empty())];
