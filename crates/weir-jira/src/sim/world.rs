@@ -169,8 +169,8 @@ impl World {
         world
     }
 
-    /// A world from its stored parts. Older versions of issues, for a lagging index, are not
-    /// stored.
+    /// A world from its stored parts. Older versions of issues are not stored: a lagging index shows
+    /// an issue when its last change is old enough.
     pub(super) fn restored(
         options: SimOptions,
         zone: TimeZone,
@@ -190,7 +190,9 @@ impl World {
         world.next_id = other.next_id;
         world.counts = other.counts;
         for issue in issues {
+            let id = issue.id;
             world.issues.insert(issue);
+            world.index(id, world.updated_ms(id));
         }
         world.issues.clear_changed();
         world
@@ -477,6 +479,15 @@ impl World {
         }
         self.touch(id, at);
         id
+    }
+
+    /// Time of the last change of an issue, in milliseconds; the current time if it has none.
+    fn updated_ms(&self, id: u64) -> i64 {
+        let issue = self.issues.get(&id);
+        let updated = issue.and_then(|issue| issue.fields.get("updated")?.as_str());
+        updated
+            .and_then(time::parse)
+            .unwrap_or_else(|| self.now_ms())
     }
 
     /// Sets the time of the last change of an issue.

@@ -131,6 +131,36 @@ fn a_change_that_the_store_refused_is_stored_later() {
 }
 
 #[test]
+fn a_lagging_search_finds_issues_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let weir = open(&folder);
+    let lagging = || {
+        let options = SimOptions {
+            search_lag_ms: 1000,
+            store: Some(weir.clone()),
+            ..small()
+        };
+        Simulator::start(options).unwrap()
+    };
+    let count = |sim: &Simulator, jql: &str| {
+        let answer: Value = client(sim)
+            .read_by_post("search/approximate-count", &json!({"jql": jql}))
+            .unwrap();
+        answer["count"].as_u64().unwrap()
+    };
+    let sim = lagging();
+    let body = json!({"issue": "AA-1", "fields": {"summary": "Changed"}});
+    sim.control("POST", "/_sim/edit", &body);
+    drop(sim);
+    let sim = lagging();
+    // The change is too recent, and the version before it is not stored.
+    assert_eq!(count(&sim, "project in (AA, BB)"), 44);
+    sim.control("POST", "/_sim/clock", &json!({"advance_ms": 1000}));
+    assert_eq!(count(&sim, "project in (AA, BB)"), 45);
+    assert_eq!(count(&sim, "summary ~ \"Changed\""), 1);
+}
+
+#[test]
 fn varied_data_is_pulled_completely() {
     let world = World::new(SimOptions {
         varied: true,
