@@ -162,8 +162,10 @@ fn a_lagging_search_finds_issues_after_a_restart() {
 
 #[test]
 fn varied_data_is_pulled_completely() {
+    // With a lag, a search shows the indexed versions.
     let world = World::new(SimOptions {
         varied: true,
+        search_lag_ms: 1000,
         issues: 600,
         page_cap: 100,
         ..small()

@@ -4,7 +4,6 @@
 use serde_json::{Value, json};
 
 use super::{World, document, link_types, type_of};
-use crate::time;
 
 impl World {
     /// Gives about half of the issues one of these forms, drawn from the generator. Times of change
@@ -13,9 +12,7 @@ impl World {
         let ids: Vec<u64> = self.issues.keys().copied().collect();
         let mut earlier: Vec<u64> = Vec::new();
         for id in ids {
-            let updated = self.field(id, "updated");
-            let updated = updated.as_str().and_then(time::parse);
-            let updated = updated.unwrap_or_else(|| self.now_ms());
+            let updated = self.updated_ms(id);
             match self.below(100) {
                 0..10 => self.make_subtask(id, &earlier),
                 10..20 => self.link_to_earlier(id, &earlier),
@@ -87,6 +84,7 @@ impl World {
             links.push(json!({"id": link, "type": kind, end: self.reference(linked)}));
             self.put_field(issue, "issuelinks", links.into());
         }
+        self.index(other, self.updated_ms(other));
     }
 
     /// Moves an issue to the project after its own, if there are two.
