@@ -346,8 +346,8 @@ impl Action {
         }
     }
 
-    /// What the change affects. A later operation that affects the same waits for an earlier one;
-    /// `*` affects everything.
+    /// What the change affects; `*`: everything. Two operations conflict if their lists share an
+    /// entry; then the later one waits.
     pub fn touches(&self) -> Vec<String> {
         match self {
             Self::Create { .. } | Self::Delete { .. } => vec!["*".to_owned()],
