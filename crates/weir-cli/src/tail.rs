@@ -2,8 +2,8 @@
 //!
 //! The records of several topics are merged in the order of their intentions. When the command
 //! follows a directory (`-f`), it opens the store only after another process may have written, so
-//! that other processes can write. The lock file shows whether that is the case (`follower`), also
-//! for a member of a group. At a server, the command listens all the time (`follow`).
+//! that other processes can write. `follower` detects this from the lock file. Group members use it
+//! too. At a server, the command listens all the time (`follow`).
 //!
 //! Invariants:
 //! - No record is printed twice or out of order.
@@ -40,9 +40,9 @@ TOPIC may be a pattern: in `orders.*`, `*` matches one part of a name. In `order
 one or more parts. Records of several topics are printed in the order in which the store applied them.
 
 -f follows the topics until Ctrl-C. At a server, the command receives each new record at once. In a
-directory, it opens the store only while it reads, so other commands can write; their --lock-wait
-covers these moments. It checks every 100 ms whether another command had the store open. The records
-of a command are printed after that command ends. Any number of followers may run at once.
+directory, it opens the store only while it reads, so other commands can write. While it reads, they
+wait up to their --lock-wait. It checks every 100 ms whether another command had the store open. The
+records of a command are printed after that command ends. Any number of followers may run at once.
 
 --group needs a group of the mode `exclusive` (`weir group create TOPIC NAME mode=exclusive`). It
 creates the group if it does not exist. Use `weir group claim` to read as a member of a shared or
@@ -302,7 +302,7 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    /// Fails if a name that is not a pattern is not a topic.
+    /// Fails if a name is neither a pattern nor an existing topic.
     fn check(&self, weir: &Weir) -> anyhow::Result<()> {
         for name in self.args.topics.iter().filter(|name| !name.contains('*')) {
             let failed = || format!("cannot read {name}");

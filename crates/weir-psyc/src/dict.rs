@@ -9,9 +9,9 @@ use crate::scan::keyword_len;
 /// An item that [`Dict`] yields: first the type, if there is one, then keys and values in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DictEvent<'a> {
-    /// The type of all values that have no type of their own. Only the first event.
+    /// The default type of the values. If present, it is the first event.
     Type(&'a [u8]),
-    /// A key. Equal keys are all reported; the value of the last one is used.
+    /// A key. A key that occurs twice is reported twice; callers use its last value.
     Key(Key<'a>),
     /// The value of the key before it.
     Value(Element<'a>),

@@ -17,7 +17,7 @@ import (
 )
 
 // umadb is a server of UmaDB, an event store whose appends can depend on a query. It syncs before it
-// answers, and one sync covers all appends that arrived during the sync before. A message is an event. A
+// answers, and one sync covers all appends that arrived during the previous sync. A message is an event. A
 // client has at most `window` appends in flight, each with `batch` events. Events cannot be removed, so
 // each topic is a new server with an empty directory.
 type umadb struct{ program string }

@@ -20,10 +20,11 @@ use std::sync::Arc;
 /// Limit on the steps of a program.
 const PROGRAM_MAX: usize = 4096;
 
-/// Work that is executed before it is charged.
+/// Number of tried positions after which work is charged.
 const DUE_MAX: usize = 4096;
 
-/// Ranges of characters, or marks of program positions, that cost as much as one position.
+/// Number of ranges of characters, or of marks of program positions, that are charged as one
+/// position.
 const WORK_SHARE: usize = 8;
 
 /// A compiled expression.

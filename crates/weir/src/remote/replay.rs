@@ -1,6 +1,6 @@
 //! Reads the current values of the keys of a topic at a server: each key once.
 //!
-//! A server sends each key as it is at that moment. Invariant: a client that continues at
+//! The server sends the value that a key has when it is sent. Invariant: a client that continues at
 //! [`Replay::position`] misses no record and sees none twice, however often the connection broke.
 
 use std::sync::Arc;
@@ -114,8 +114,8 @@ impl Replay {
                 Received::Packet(bytes) => Bytes::from(bytes),
                 Received::Nothing => return Err(self.remote.link.deadline_error()),
                 Received::Lost => {
-                    // Records since then are after the first position, so the caller reads them
-                    // later.
+                    // Records written since the replay began are at `position` or later; the
+                    // caller reads them after the replay.
                     self.start().await?;
                     continue;
                 }

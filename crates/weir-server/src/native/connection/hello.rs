@@ -168,8 +168,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(first)
     }
 
-    /// Returns the stored outcomes of these nonces. They are sent at once, so the send buffer must
-    /// have memory for them.
+    /// Returns the stored outcomes of these nonces. They are sent as one packet, so the send buffer
+    /// must have memory for them.
     async fn stored_outcomes(
         &mut self,
         client: ClientId,
