@@ -310,9 +310,9 @@ impl Action {
         }
     }
 
-    /// The values of fields that the change sends.
+    /// The values of fields that the change sends; of a list, its items.
     fn values(&self) -> Vec<&Value> {
-        match self {
+        let values: Vec<&Value> = match self {
             Self::Create { fields, .. } | Self::Transition { fields, .. } => {
                 fields.values().collect()
             }
@@ -324,12 +324,14 @@ impl Action {
                 edits.chain(items).collect()
             }
             _ => Vec::new(),
-        }
+        };
+        values.into_iter().flat_map(items).collect()
     }
 
-    /// The values of fields that the change sends, and those that it compares with the site.
+    /// The values of fields that the change sends, and those that it compares with the site; of a
+    /// list, its items.
     pub(crate) fn values_mut(&mut self) -> Vec<&mut Value> {
-        match self {
+        let values: Vec<&mut Value> = match self {
             Self::Create { fields, .. } | Self::Transition { fields, .. } => {
                 fields.values_mut().collect()
             }
@@ -343,7 +345,8 @@ impl Action {
                 edits.chain(items).collect()
             }
             _ => Vec::new(),
-        }
+        };
+        values.into_iter().flat_map(items_mut).collect()
     }
 
     /// What the change affects; `*`: everything. Two operations conflict if their lists share an
@@ -548,6 +551,22 @@ pub fn text(value: &Value) -> String {
     }
 }
 
+/// The items of a list and of the lists in it; any other value is its only item.
+fn items(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(list) => list.iter().flat_map(items).collect(),
+        _ => vec![value],
+    }
+}
+
+/// Like [`items`], mutable.
+fn items_mut(value: &mut Value) -> Vec<&mut Value> {
+    match value {
+        Value::Array(list) => list.iter_mut().flat_map(items_mut).collect(),
+        _ => vec![value],
+    }
+}
+
 /// The temporary key in a value that names an issue.
 pub(crate) fn temporary_key(value: &Value) -> Option<&str> {
     value["key"].as_str().filter(|key| key.contains('+'))
@@ -609,5 +628,55 @@ pub fn same(a: &Value, b: &Value) -> bool {
             at.is_some() && at == time::parse(two)
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_keys_in_lists_are_found() {
+        let fields: Map<String, Value> = [(
+            "customfield_1".to_owned(),
+            json!([{"key": "AA-1"}, {"key": "AA+1"}, [{"key": "AA+2"}], "AA+3"]),
+        )]
+        .into_iter()
+        .collect();
+        let edited = fields.iter().map(|(name, value)| {
+            let edit = FieldEdit {
+                base: Value::Null,
+                mine: value.clone(),
+                unread: false,
+            };
+            (name.clone(), edit)
+        });
+        for mut action in [
+            Action::Edit {
+                fields: edited.collect(),
+                sets: BTreeMap::new(),
+            },
+            Action::Create {
+                project: "AA".to_owned(),
+                fields: fields.clone(),
+            },
+            Action::Transition {
+                to: "Done".to_owned(),
+                from: Value::Null,
+                fields: fields.clone(),
+            },
+        ] {
+            let found: Vec<&str> = action
+                .values()
+                .into_iter()
+                .filter_map(temporary_key)
+                .collect();
+            assert_eq!(found, ["AA+1", "AA+2"]);
+            let id = json!({"id": "10001"});
+            for value in action.values_mut() {
+                *value = id.clone();
+            }
+            assert_eq!(action.values(), [&id; 4]);
+        }
     }
 }
