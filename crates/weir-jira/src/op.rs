@@ -3,7 +3,7 @@
 //! Invariant: an operation contains everything that its push needs; a push reads no other state
 //! than that of the site.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -370,6 +370,33 @@ impl Action {
             Self::Link { .. } => vec!["issuelinks".to_owned()],
         }
     }
+
+    /// Whether two changes of an issue affect a common part of it.
+    pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
+        let (own, other) = (self.touches(), other.touches());
+        let all = |list: &[String]| list.iter().any(|name| name == "*");
+        all(&own) || all(&other) || own.iter().any(|name| other.contains(name))
+    }
+}
+
+/// The operations that wait for a stuck operation, directly or through others: the number of each,
+/// with the number of the operation that it waits for. `all` are the operations of an outbox.
+pub(crate) fn waiting_for_stuck(all: &[Op]) -> BTreeMap<u64, u64> {
+    let unsent = all.iter().filter(|op| op.state != State::Sent);
+    let (stuck, mut rest): (Vec<&Op>, Vec<&Op>) = unsent.partition(|op| op.state.is_stuck());
+    let mut blocked = VecDeque::from(stuck);
+    let mut waiting = BTreeMap::new();
+    while let Some(op) = blocked.pop_front() {
+        rest.retain(|other| {
+            let waits = op.precedes(other, true);
+            if waits {
+                waiting.insert(other.number, op.number);
+                blocked.push_back(*other);
+            }
+            !waits
+        });
+    }
+    waiting
 }
 
 impl Op {
@@ -378,8 +405,9 @@ impl Op {
         format!("op.{number:012}")
     }
 
-    /// Whether `other` must wait for this operation.
-    pub fn precedes(&self, other: &Self) -> bool {
+    /// Whether `other` must wait for this operation. `is_blocked`: a decision of the user must
+    /// precede this operation, because it is stuck or waits for a stuck one.
+    pub fn precedes(&self, other: &Self, is_blocked: bool) -> bool {
         if self.number == other.number || self.state == State::Sent {
             return false;
         }
@@ -393,14 +421,9 @@ impl Op {
         if !is_related || self.number > other.number {
             return false;
         }
-        // An operation that can still be sent keeps the order of its issue. A stuck operation
-        // blocks only operations that affect the same.
-        if !self.state.is_stuck() {
-            return true;
-        }
-        let (own, other) = (self.action.touches(), other.action.touches());
-        let all = |list: &[String]| list.iter().any(|name| name == "*");
-        all(&own) || all(&other) || own.iter().any(|name| other.contains(name))
+        // An operation that can be sent without the user keeps the order of its issue. A blocked
+        // operation lets unrelated ones pass.
+        !is_blocked || self.action.conflicts_with(&other.action)
     }
 
     /// Ids of the issues at the site that the operation changes.

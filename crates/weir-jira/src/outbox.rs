@@ -114,6 +114,19 @@ impl<'a> Outbox<'a> {
         overlay::ops(self.replica)
     }
 
+    /// All operations, in the order of their creation. If an operation waits for a stuck one, its
+    /// `problem` names the operation that it waits for.
+    pub fn listing(&self) -> Result<Vec<Op>> {
+        let mut all = self.ops()?;
+        let waiting = op::waiting_for_stuck(&all);
+        for op in &mut all {
+            if let Some(number) = waiting.get(&op.number) {
+                op.problem = Some(format!("it waits for operation {number}"));
+            }
+        }
+        Ok(all)
+    }
+
     /// Fails with `ReadOnly` at a read-only site.
     fn check_writable(&self) -> Result<()> {
         match self.replica.deployment()? {
@@ -731,16 +744,21 @@ impl<'a> Outbox<'a> {
 
     /// Merges an edit into the last operation of the issue, if that operation is an unsent edit or
     /// creation, and the edit began from its values. Otherwise the edit becomes an operation of its
-    /// own, which the push compares with the result of the earlier one.
+    /// own, which the push compares with the result of the earlier one. So does an edit of other
+    /// fields than those of an operation that waits for a stuck one.
     fn merged(&self, issue: &str, action: &Action) -> Result<Option<Op>> {
         let Action::Edit { fields, sets } = action else {
             return Ok(None);
         };
-        let mut all = self.ops()?.into_iter();
-        let last = all.rfind(|op| op.issue == issue);
+        let all = self.ops()?;
+        let last = all.iter().rfind(|op| op.issue == issue);
         let Some(last) = last.filter(|op| op.state == State::Queued) else {
             return Ok(None);
         };
+        let waits = op::waiting_for_stuck(&all).contains_key(&last.number);
+        if waits && !last.action.conflicts_with(action) {
+            return Ok(None);
+        }
         let Some((mut op, found)) = read(self.replica, last.number)? else {
             return Ok(None);
         };
@@ -833,7 +851,7 @@ impl<'a> Outbox<'a> {
                     return Err(JiraError::Change(text.to_owned()));
                 }
                 let created = matches!(op.action, Action::Create { .. });
-                let waits = |other: &Op| other.number != op.number && op.precedes(other);
+                let waits = |other: &Op| op.precedes(other, op.state.is_stuck());
                 if created && let Some(other) = self.ops()?.iter().find(|other| waits(other)) {
                     let text = format!(
                         "operation {} needs {}: drop that one first",

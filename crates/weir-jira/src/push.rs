@@ -96,6 +96,7 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
         planner: Planner::new(client, replica, site_now_ms),
         report,
         deferred: Vec::new(),
+        blocked: Vec::new(),
         written: BTreeMap::new(),
         unread: Vec::new(),
         fetch_again: BTreeSet::new(),
@@ -158,8 +159,11 @@ struct Push<'a> {
     now_ms: i64,
     planner: Planner<'a>,
     report: PushReport,
-    /// Operations that were not pushed, in order; later ones may have to wait for them.
+    /// Operations that a later push sends without a decision of the user, in order. Later ones may
+    /// have to wait for them.
     deferred: Vec<Op>,
+    /// Operations that are stuck or wait for a stuck one, in order.
+    blocked: Vec<Op>,
     /// Written fields, by issue.
     written: BTreeMap<String, BTreeSet<String>>,
     /// Numbers of executed operations, with the issues that must still be read back.
@@ -178,8 +182,13 @@ impl Push<'_> {
             self.mark_executed(&op);
             return Ok(());
         }
-        let waits =
-            op.not_before_ms > self.now_ms || self.deferred.iter().any(|left| left.precedes(&op));
+        if self.blocked.iter().any(|left| left.precedes(&op, true)) {
+            count(&mut self.report, &op);
+            self.blocked.push(op);
+            return Ok(());
+        }
+        let waits = op.not_before_ms > self.now_ms
+            || self.deferred.iter().any(|left| left.precedes(&op, false));
         if op.state.is_stuck() || waits {
             self.defer(op);
             return Ok(());
@@ -187,9 +196,14 @@ impl Push<'_> {
         self.run(op, found, all)
     }
 
+    /// Leaves an operation in the outbox that waits for no stuck one.
     fn defer(&mut self, op: Op) {
         count(&mut self.report, &op);
-        self.deferred.push(op);
+        if op.state.is_stuck() {
+            self.blocked.push(op);
+        } else {
+            self.deferred.push(op);
+        }
     }
 
     fn run(&mut self, mut op: Op, mut found: u64, all: &[Op]) -> Result<()> {

@@ -192,7 +192,7 @@ pub(super) fn list(
     let replica = replica(caller, Access::Read, &name)?;
     let outbox = Outbox::new(&replica, now_ms());
     let Some(wanted) = &args.op else {
-        let ops = outbox.ops();
+        let ops = outbox.listing();
         for op in ops.map_err(|error| failed("cannot list the outbox", &error))? {
             out.row(&row(&op))?;
         }

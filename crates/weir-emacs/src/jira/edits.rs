@@ -150,7 +150,7 @@ pub(super) fn ops(replica: &Replica, key: Option<&str>) -> Result<Value, Failure
     let outbox = Outbox::new(replica, now_ms());
     let ops = match key {
         Some(key) => outbox.pending_of(key)?,
-        None => outbox.ops()?,
+        None => outbox.listing()?,
     };
     let shown = ops.iter().map(|op| {
         let mut value = serde_json::to_value(op).unwrap_or_default();

@@ -924,3 +924,42 @@ fn a_rejected_change_does_not_block_the_others() {
     );
     world.converged();
 }
+
+/// The parent of an issue is a new issue that the site rejects. Changes of other fields are sent,
+/// and do not join the edit of the parent.
+#[test]
+fn a_change_that_waits_for_a_rejected_one_does_not_block_the_others() {
+    let world = pulled();
+    meta::fetch_issue(&world.client, &world.replica, "AA-3").unwrap();
+    let outbox = world.outbox();
+    let deny = |on: bool| {
+        let body = json!({"right": "CREATE_ISSUES", "on": on});
+        world.sim.control("POST", "/_sim/deny", &body);
+    };
+    deny(true);
+    outbox.create("AA", "Task", "New", &[], None).unwrap();
+    outbox.edit("AA-3", &[text("parent", "AA+1")]).unwrap();
+    let report = world.push();
+    assert_eq!((report.rejected, report.waiting), (1, 1), "{report:?}");
+    outbox.edit("AA-3", &[text("summary", "Sent")]).unwrap();
+    outbox.comment("AA-3", "sent too").unwrap();
+    outbox.edit("AA-3", &[text("parent", "AA-1")]).unwrap();
+    let report = world.push();
+    assert_eq!(
+        (report.sent, report.rejected, report.waiting),
+        (2, 1, 2),
+        "{report:?}"
+    );
+    assert_eq!(world.site_issue("AA-3")["fields"]["summary"], "Sent");
+    let listed = outbox.listing().unwrap().into_iter().skip(1);
+    let problems: Vec<_> = listed.map(|op| (op.number, op.problem)).collect();
+    let waits = |number: u64| Some(format!("it waits for operation {number}"));
+    assert_eq!(problems, [(2, waits(1)), (5, waits(2))]);
+    deny(false);
+    outbox.resolve("1", Choice::Retry, None, None).unwrap();
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (3, 0), "{report:?}");
+    let fields = world.site_issue("AA-3")["fields"].clone();
+    assert_eq!(fields["parent"]["key"], "AA-1");
+    world.converged();
+}
