@@ -416,8 +416,13 @@ Check that the rows are those of a list that is filled anew."
         (weir-jira-export-csv file)
         (with-temp-buffer
           (insert-file-contents file)
-          (should (= (weir-jira-tests-rows) 6))
-          (should-error (weir-jira-export-csv file) :type 'user-error)))
+          (should (= (weir-jira-tests-rows) 6)))
+        (write-region "old" nil file)
+        (cl-letf (((symbol-function 'y-or-n-p) #'ignore))
+          (should-error (weir-jira-export-csv file) :type 'file-already-exists))
+        (with-temp-buffer
+          (insert-file-contents file)
+          (should (equal (buffer-string) "old"))))
       (should-error (weir-jira-export "pdf") :type 'weir-usage)
       (goto-char (point-min))
       (weir-jira-open-issue)
