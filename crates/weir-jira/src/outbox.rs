@@ -744,8 +744,8 @@ impl<'a> Outbox<'a> {
 
     /// Merges an edit into the last operation of the issue, if that operation is an unsent edit or
     /// creation, and the edit began from its values. Otherwise the edit becomes an operation of its
-    /// own, which the push compares with the result of the earlier one. So does an edit of other
-    /// fields than those of an operation that waits for a stuck one.
+    /// own, which the push compares with the result of the earlier one. If the last operation waits
+    /// for a stuck one, only an edit of one of its fields is merged into it.
     fn merged(&self, issue: &str, action: &Action) -> Result<Option<Op>> {
         let Action::Edit { fields, sets } = action else {
             return Ok(None);
