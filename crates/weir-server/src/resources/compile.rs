@@ -7,6 +7,7 @@ use weir_core::{CodeHash, ErrorCode, Expect, Intention, Operation, TopicOptions}
 
 use super::problems;
 use super::propose;
+use super::session::Session;
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::queued_write::QueuedWrite;
@@ -19,10 +20,11 @@ enum ProgramOperation {
 }
 
 /// Proposes an intention. If it contains a program, first compiles the module on a thread that may
-/// block.
+/// block. Keeps the key and the session in use until the verdict, also during the compilation.
 pub(crate) async fn propose(
     edge: &Arc<Edge>,
     call: &Call,
+    session: &Session,
     intention: &Intention<'_>,
     expect: Vec<Expect<'static>>,
 ) -> Result<QueuedWrite, Problem> {
@@ -41,7 +43,11 @@ pub(crate) async fn propose(
             code,
             args,
         } => (ProgramOperation::Replace(expected), code, args),
-        _ => return propose::propose(edge, call, std::slice::from_ref(intention)),
+        _ => {
+            let mut queued = propose::propose(edge, call, std::slice::from_ref(intention))?;
+            session.hold_in(&mut queued);
+            return Ok(queued);
+        }
     };
     edge.allow(call, std::slice::from_ref(intention))
         .map_err(|(_, problem)| problem)?;
@@ -49,10 +55,9 @@ pub(crate) async fn propose(
     let compile_permit = compile_permit.ok_or_else(busy)?;
     let (code, args) = (code.to_vec(), args.to_vec());
     let (topic, principal) = (intention.topic.to_owned(), intention.principal.to_vec());
-    let (client, nonce) = (intention.client, intention.nonce);
-    let fingerprint = intention.fingerprint;
     let shared = Arc::clone(&edge.shared);
     let caller = Arc::clone(&call.principal);
+    let session = session.clone();
     offload::run(move || {
         let _compile_permit = compile_permit;
         let (code, args) = (&code[..], &args[..]);
@@ -69,18 +74,19 @@ pub(crate) async fn propose(
             },
         };
         let intention = Intention {
-            client,
-            nonce,
+            client: session.client,
+            nonce: session.nonce,
             expect: &expect,
             principal: &principal,
-            fingerprint,
+            fingerprint: session.fingerprint,
             ..Intention::new(&topic, operation)
         };
         let permit = shared.admit(std::slice::from_ref(&intention), intention.size_hint());
         let permit = permit.ok_or_else(busy)?;
         let proposal = shared.store.propose(&[intention]);
         let proposal = proposal.map_err(|error| problems::of_store(&error))?;
-        let queued = QueuedWrite::new(&shared.admission, proposal, permit);
+        let mut queued = QueuedWrite::new(&shared.admission, proposal, permit);
+        session.hold_in(&mut queued);
         Ok(queued.charged_to(&shared.security, &caller))
     })
     .await

@@ -74,8 +74,7 @@ async fn execute_with(
         fingerprint: session.fingerprint,
         ..Intention::new(&call.matched.topic, operation)
     };
-    let mut queued = compile::propose(edge, call, &intention, expects.clone()).await?;
-    queued.hold(session.key_in_flight.clone());
+    let mut queued = compile::propose(edge, call, &session, &intention, expects.clone()).await?;
     queued.hold(held);
     let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.runs().first().map(|run| run.outcome.clone());

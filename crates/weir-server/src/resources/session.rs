@@ -14,19 +14,20 @@ use crate::http::head::FieldName;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
 use crate::limits::{IDEMPOTENCY_KEY_MAX, KEYS_FULL_RETRY_MS};
+use crate::queued_write::QueuedWrite;
 use crate::resources::context::{Call, Edge, KeyInFlight};
 use crate::sessions::{SESSIONS_FULL, SessionError, SessionGuard};
 
 /// The session of a write that is executed at most once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     pub(crate) client: ClientId,
     pub(crate) nonce: u64,
     pub(crate) fingerprint: Option<u64>,
     /// Held until the response and the verdict.
     pub(crate) key_in_flight: Option<Arc<KeyInFlight>>,
-    /// The session while it is in use.
-    pub(crate) in_use: Option<SessionGuard>,
+    /// The session while it is in use. Held until the response and the verdict.
+    pub(crate) in_use: Option<Arc<SessionGuard>>,
 }
 
 impl Session {
@@ -63,7 +64,7 @@ impl Session {
                 Ok(Self {
                     client: session.client,
                     nonce,
-                    in_use: Some(session),
+                    in_use: Some(Arc::new(session)),
                     ..Self::default()
                 })
             }
@@ -83,9 +84,17 @@ impl Session {
             let last_nonce = |id| edge.shared.store.last_nonce(id);
             let sessions = &edge.shared.sessions;
             let entered = sessions.enter_own(&call.principal, session.client, last_nonce);
-            session.in_use = Some(entered.map_err(|error| session_problem(error, 1))?);
+            let entered = entered.map_err(|error| session_problem(error, 1))?;
+            session.in_use = Some(Arc::new(entered));
         }
         Ok(session)
+    }
+
+    /// Keeps the key and the session in use until the verdict of a write, even if the request ends
+    /// before.
+    pub(crate) fn hold_in(&self, queued: &mut QueuedWrite) {
+        queued.hold(self.key_in_flight.clone());
+        queued.hold(self.in_use.clone());
     }
 
     /// Converts an idempotency key to a client id: a hash of principal, topic and key. The id is

@@ -7,6 +7,8 @@
 )]
 
 mod audit;
+#[path = "../shared/hold.rs"]
+mod hold;
 mod http;
 mod peer;
 mod reload;

@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use weir::Weir;
 use weir_core::{ClientId, Intention, Operation};
 use weir_server::security::Token;
 
+use crate::hold::BlockedThread;
 use crate::peer::{Peer, assert_line};
 use crate::world::{Files, TEST_TIMEOUT, World, loopback};
 
@@ -206,4 +208,31 @@ fn the_number_of_sessions_per_principal_is_limited() {
     let answer = put(&world, &b, &id(3), 1, "x");
     assert!(answer.starts_with("http/1.1 201 "), "{answer}");
     assert_eq!(world.store.sessions().0, 3);
+}
+
+#[test]
+fn a_session_counts_until_the_verdict_of_its_write() {
+    let files = Files::new();
+    let a = files.token("a", &["all **"]);
+    let world = files.start(|config| {
+        config.http = Some(loopback());
+        config.sessions_per_principal_max = 1;
+        config.store_timeout = Duration::from_millis(100);
+    });
+    world.create("t");
+    let _blocked = BlockedThread::new(&world.store, "t");
+    let ask = |client: char| {
+        let fields = [
+            format!("Authorization: Bearer {}", a.expose()),
+            format!("Weir-Client: {}", client.to_string().repeat(32)),
+            "Weir-Nonce: 1".to_owned(),
+        ];
+        let body = r#"{"operations":[{"op":"put","key":"a","value":1}]}"#;
+        ask(&world, "POST /v1/topics/t/transactions", &fields, body)
+    };
+    // The write is still in the queue, although the request has ended.
+    let timed_out = ask('1');
+    assert!(timed_out.starts_with("http/1.1 504 "), "{timed_out}");
+    let full = ask('2');
+    assert!(full.starts_with("http/1.1 503 "), "{full}");
 }

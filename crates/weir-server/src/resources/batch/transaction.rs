@@ -103,7 +103,7 @@ async fn txn(
         };
         propose(edge, call, std::slice::from_ref(&intention))?
     };
-    queued.hold(session.key_in_flight.clone());
+    session.hold_in(&mut queued);
     let outcomes = outcomes(edge, queued).await?;
     let outcome = outcomes.runs().first().map(|run| &run.outcome);
     let commit = match outcome {

@@ -70,7 +70,7 @@ impl Writer<'_> {
                 (Some(problem), proposed)
             }
         };
-        queued.hold(self.session.key_in_flight.clone());
+        self.session.hold_in(&mut queued);
         let outcomes = outcomes(self.edge, queued).await?;
         if self.session.nonce != 0 {
             self.session.nonce += items.len() as u64;

@@ -306,7 +306,7 @@ impl WriteRequest {
             ..Intention::new(&call.matched.topic, operation)
         };
         let mut queued = propose(edge, call, std::slice::from_ref(&intention))?;
-        queued.hold(self.session.key_in_flight.clone());
+        self.session.hold_in(&mut queued);
         Ok(queued)
     }
 
