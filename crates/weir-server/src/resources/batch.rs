@@ -204,7 +204,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     };
     // The items of the writer precede the one that failed.
     let failed = writer.flush().await.err().or(failed);
-    answer(call, &writer.summary, failed)
+    answer(edge, call, writer.summary, failed).await
 }
 
 /// Runs a batch whose body has arrived.
@@ -263,7 +263,7 @@ async fn run_whole(
     }
     // The items of the writer precede the one that failed.
     let failed = writer.flush().await.err().or(failed);
-    answer(call, &writer.summary, failed)
+    answer(edge, call, writer.summary, failed).await
 }
 
 /// Items of a body, and the reason why reading stopped.

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use serde_json::Value;
 use weir_core::{Intention, Operation};
 
 use crate::client::{Client, TEST_TIMEOUT};
@@ -160,7 +161,7 @@ fn a_page_ends_when_the_response_budget_is_used_up() {
 }
 
 #[test]
-fn the_outcomes_of_a_write_are_sent_when_the_response_budget_is_used_up() {
+fn the_outcome_of_a_batch_is_sent_without_runs_when_the_response_budget_is_used_up() {
     const ITEMS: usize = 2000;
     let world = with_value(&[
         ("body_rate_after", "10m"),
@@ -172,16 +173,32 @@ fn the_outcomes_of_a_write_are_sent_when_the_response_budget_is_used_up() {
     assert_eq!(status(&client.stream), "200");
     // Every second item is refused, so that the response lists a run for each item.
     let pair = "{\"key\":\"a\",\"value\":1}\n{\"key\":\"a\",\"value\":1,\"expect\":{\"key-absent\":true}}\n";
-    let reply = world.ask(
-        "POST /v1/topics/t/events?mode=records",
-        "Content-Type: application/x-ndjson",
-        pair.repeat(ITEMS / 2).as_bytes(),
-    );
+    let body = pair.repeat(ITEMS / 2);
+    let post = |body: &str| {
+        let fields = "Content-Type: application/x-ndjson";
+        let line = "POST /v1/topics/t/events?mode=records";
+        world.ask(line, fields, body.as_bytes())
+    };
+    let has_runs = |outcomes: &Value| {
+        assert_eq!(outcomes["items"], ITEMS);
+        assert_eq!(outcomes["valid"], ITEMS / 2);
+        let runs = outcomes["runs"].as_array().unwrap().len();
+        let left_out = outcomes.get("runs_left_out").and_then(Value::as_u64);
+        assert_eq!(runs + left_out.unwrap_or_default() as usize, ITEMS);
+        runs > 0
+    };
+    let reply = post(&body);
     assert_eq!(reply.status, 200, "{}", reply.text());
-    assert!(reply.body.len() > 64 << 10);
-    assert_eq!(reply.json()["items"], ITEMS);
-    assert_eq!(reply.json()["valid"], ITEMS / 2);
+    assert!(!has_runs(&reply.json()));
+    // Also if a later item is malformed.
+    let malformed = body.clone() + "x\n";
+    let failed = post(&malformed);
+    assert_eq!(failed.status, 400, "{}", failed.text());
+    assert!(!has_runs(&failed.json()["done"]));
     assert_eq!(client.reply(false).body.len(), VALUE_BYTES);
+    // The memory is free again.
+    assert!(has_runs(&post(&body).json()));
+    assert!(has_runs(&post(&malformed).json()["done"]));
 }
 
 #[test]

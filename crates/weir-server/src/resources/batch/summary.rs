@@ -1,17 +1,21 @@
 //! The outcomes of a batch, and the response with them.
 //!
-//! Invariant: the size of the response does not grow with the batch. Equal
-//! consecutive outcomes are one run, and only the first [`RUNS_MAX`] runs are
-//! reported.
+//! Invariants:
+//! - The size of the response does not grow with the batch. Equal consecutive outcomes are one run,
+//!   and only the first [`RUNS_MAX`] runs are reported.
+//! - The budget of responses covers the runs. If it is used up, no run is reported.
+
+use std::sync::Arc;
 
 use weir_core::{Detail, Effect, ErrorCode, Outcome, Outcomes};
 
 use crate::http::json::{Object, number, text};
 use crate::http::prefer::Prefer;
-use crate::http::problem::{Kind, Problem};
+use crate::http::problem::{Kind, Member, Problem};
 use crate::http::reply::Reply;
 use crate::limits::RUNS_MAX;
-use crate::resources::context::Call;
+use crate::limits::budget::Reservation;
+use crate::resources::context::{Call, Edge};
 
 /// The outcomes of a batch so far.
 #[derive(Debug, Default)]
@@ -83,6 +87,16 @@ impl Summary {
         out.push(b']');
     }
 
+    /// Reserves memory for the runs in a response, or removes them if the budget is used up.
+    async fn reserve(&mut self, edge: &Edge) -> Reservation {
+        let mut reservation = Reservation::new(&edge.shared.admission.answers);
+        // While the response is rendered, there are two copies.
+        if reservation.cover(2 * self.runs.len()).await.is_err() {
+            self.runs = Vec::new();
+        }
+        reservation
+    }
+
     fn members(&self, object: &mut Object<'_>) {
         object
             .number("items", self.items)
@@ -91,18 +105,21 @@ impl Summary {
         out.push(b'[');
         out.extend_from_slice(&self.runs);
         out.push(b']');
-        if self.count > RUNS_MAX {
-            object.number("runs_left_out", (self.count - RUNS_MAX) as u64);
+        let reported = if self.runs.is_empty() { 0 } else { RUNS_MAX };
+        if self.count > reported {
+            object.number("runs_left_out", (self.count - reported) as u64);
         }
     }
 }
 
 /// The response to a batch.
-pub(super) fn answer(
+pub(super) async fn answer(
+    edge: &Edge,
     call: &Call,
-    summary: &Summary,
+    mut summary: Summary,
     failed: Option<Problem>,
 ) -> Result<Reply, Problem> {
+    let reservation = summary.reserve(edge).await;
     if let Some(mut problem) = failed {
         // Some items may be in the log, so the problem is about an item, not the request.
         if problem.kind == Kind::BadRequest {
@@ -113,6 +130,8 @@ pub(super) fn answer(
         summary.members(&mut object);
         object.end();
         problem.intention = summary.first_intention;
+        let reserved = Member::Reserved(Arc::new(reservation));
+        problem.members.push(reserved);
         return Err(problem.raw("done", runs));
     }
     let status = if summary.items == summary.valid && summary.items > 0 {
@@ -136,5 +155,5 @@ pub(super) fn answer(
     let mut object = Object::new(&mut body);
     summary.members(&mut object);
     object.end();
-    Ok(reply.with("application/json", body))
+    Ok(reply.with("application/json", body).reserved(reservation))
 }
