@@ -9,8 +9,9 @@ use weir_core::TopicId;
 /// Number of views up to which no view is dropped.
 const VIEWS_MIN: usize = 16;
 
-/// The views of the topics that were scanned. There are at most [`VIEWS_MIN`], or twice as many as
-/// there were topics when views were last dropped.
+/// The views of the topics that were scanned. Views of destroyed topics are dropped only when a view
+/// is created and there are `drop_at` views. So there are at most [`VIEWS_MIN`] views, or twice as
+/// many as remained after the last drop.
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrders {
     pub(crate) views: BTreeMap<TopicId, Arc<Mutex<KeyOrder>>>,
