@@ -1,7 +1,9 @@
 //! Conditions, nonces and idempotency keys: no write is executed twice.
 
 use std::sync::{Arc, Barrier};
+use std::time::Instant;
 
+use crate::client::TEST_TIMEOUT;
 use crate::hold::BlockedThread;
 use crate::world::{request, world};
 
@@ -50,7 +52,10 @@ fn concurrent_changes_of_different_options_are_both_applied() {
         client
     };
     let mut first = patch(r#"{"options":{"retention_records":1000}}"#);
-    while world.in_flight_bytes() == 0 {}
+    let end = Instant::now() + TEST_TIMEOUT;
+    while world.in_flight_bytes() == 0 {
+        assert!(Instant::now() < end, "no write is in flight");
+    }
     let mut second = patch(r#"{"options":{"keys_max":10}}"#);
     // Time for the server to process the second change, which must wait for the first one.
     for _ in 0..100 {

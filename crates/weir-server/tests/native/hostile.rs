@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
@@ -12,7 +12,7 @@ use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_server::Rate;
 
 use crate::hold::BlockedThread;
-use crate::peer::{CLIENT, Peer, World, puts};
+use crate::peer::{CLIENT, Peer, TEST_TIMEOUT, World, puts};
 
 #[test]
 fn refusals_queued_behind_a_write_are_bounded() {
@@ -265,10 +265,16 @@ fn a_write_of_a_lost_connection_counts_until_its_verdict() {
     // The client does not read the response, so closing the connection resets it.
     assert_eq!(peer.stream.peek(&mut [0]).unwrap(), 1);
     drop(peer);
-    while metric(&world, "weir_native_connections") > 0 {}
+    let until_zero = |name: &str| {
+        let end = Instant::now() + TEST_TIMEOUT;
+        while metric(&world, name) > 0 {
+            assert!(Instant::now() < end, "{name} is not 0");
+        }
+    };
+    until_zero("weir_native_connections");
     assert!(metric(&world, "weir_in_flight_bytes") > 0);
     drop(blocked);
-    while metric(&world, "weir_in_flight_bytes") > 0 {}
+    until_zero("weir_in_flight_bytes");
 }
 
 #[test]

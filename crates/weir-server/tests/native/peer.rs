@@ -13,7 +13,7 @@ use weir_server::{Address, Server, ServerConfig};
 use weir_store::{Durability, OpenOptions, Store};
 
 /// Longest time that a test waits for bytes; then it fails.
-const TEST_TIMEOUT: Duration = Duration::from_mins(1);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
     pub(crate) server: Server,
