@@ -36,12 +36,16 @@ async fn exchange(reports: &Reports, node: u64, peer: &mut Peer) -> Result<(), S
     }
 }
 
-/// Logs when a node becomes unreachable, and when it is reachable again.
+/// Logs when a node becomes unreachable or refuses reports, and when exchanges succeed again.
 fn log_reachability(node: u64, member: &Member, was_reached: bool, reached: &Result<(), String>) {
     let peer = &member.peer;
     match reached {
-        Ok(()) if !was_reached => tracing::info!(node, peer, "a node is reachable again"),
-        Err(error) if was_reached => tracing::warn!(node, peer, error, "a node is not reachable"),
+        Ok(()) if !was_reached => {
+            tracing::info!(node, peer, "reports are exchanged with a node again");
+        }
+        Err(error) if was_reached => {
+            tracing::warn!(node, peer, error, "no reports are exchanged with a node");
+        }
         _ => {}
     }
 }
