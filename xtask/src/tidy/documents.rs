@@ -87,11 +87,12 @@ fn promises(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the path is a file, or is in a directory, with the name of this module. `..` stands for
-/// the module of the test before.
+/// Whether the path is a file, or is in a directory, with the name of this module or suite. `..`
+/// stands for the module of the test before.
 fn has_module(path: &str, module: &str) -> bool {
     let path = path.strip_suffix(".rs").unwrap_or(path);
-    module == ".." || path.split('/').any(|part| part == module)
+    let is_module = |part: &str| part == module || part.strip_suffix("_suite") == Some(module);
+    module == ".." || path.split('/').any(is_module)
 }
 
 /// The module and the name of each test in code spans of the form `module::test`. Types, and names
