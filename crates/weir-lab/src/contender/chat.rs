@@ -354,17 +354,20 @@ mod tests {
         answer
     }
 
+    /// All clients, each with the syntax of its session.
+    const CLIENTS: [(&str, &str); 6] = [
+        ("chat-psyc", "psyc"),
+        ("chat-psyc-compact", "psyc-c"),
+        ("chat-psyc-lines", "psyc"),
+        ("chat-quick-xml", "xml"),
+        ("chat-serde-json", "json"),
+        ("chat-serde-json-typed", "json"),
+    ];
+
     #[test]
     fn sessions_in_all_syntaxes_have_equal_answers() {
         let expected = answer("chat-floor", "psyc").content;
-        for (name, syntax) in [
-            ("chat-psyc", "psyc"),
-            ("chat-psyc-compact", "psyc-c"),
-            ("chat-psyc-lines", "psyc"),
-            ("chat-quick-xml", "xml"),
-            ("chat-serde-json", "json"),
-            ("chat-serde-json-typed", "json"),
-        ] {
+        for (name, syntax) in CLIENTS {
             assert_eq!(answer(name, syntax).content, expected, "{name}");
         }
     }
@@ -382,14 +385,7 @@ mod tests {
 
     #[test]
     fn a_reply_with_one_wrong_byte_is_an_error() {
-        for (name, syntax) in [
-            ("chat-psyc", "psyc"),
-            ("chat-psyc-compact", "psyc-c"),
-            ("chat-psyc-lines", "psyc"),
-            ("chat-quick-xml", "xml"),
-            ("chat-serde-json", "json"),
-            ("chat-serde-json-typed", "json"),
-        ] {
+        for (name, syntax) in CLIENTS {
             let dir = tempfile::tempdir().unwrap();
             let fields = session(dir.path(), 400, syntax);
             let path = replies_path(Path::new(&fields["file"]));
