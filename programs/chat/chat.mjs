@@ -16,12 +16,17 @@ const headers = token ? { authorization: `Bearer ${token}` } : {};
 /** Offset of the last received record. */
 let seen = 0;
 
+/** The text without control characters, with which an author could control this terminal. */
+function plain(text) {
+  return text.replace(/\p{Cc}/gu, "\ufffd");
+}
+
 /** Prints a record; other events have no type. */
 function show(record) {
   if (record.type === undefined) return;
   seen = record.offset;
   if (record.type !== "PUT") return;
-  console.log(`${record.key}: ${record.text ?? JSON.stringify(record.value)}`);
+  console.log(plain(`${record.key}: ${record.text ?? JSON.stringify(record.value)}`));
 }
 
 /** Prints each text when it arrives. */
@@ -66,6 +71,7 @@ async function follow() {
 
 follow();
 for await (const line of createInterface({ input: process.stdin })) {
-  if (line !== "") await say(line);
+  if (line === "") continue;
+  await say(line).catch((error) => console.log(`* perhaps not said: ${error.message}`));
 }
 process.exit();

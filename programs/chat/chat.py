@@ -7,8 +7,10 @@ It needs only the standard library. One request listens to the records of the to
 events. Each line is a write, which the program of the topic accepts or rejects.
 """
 
+import http.client
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -42,7 +44,7 @@ class Room:
                     for line in events:
                         if line.startswith(b"data: {"):
                             self.show(json.loads(line[len(b"data: ") :]))
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 print(f"* {error}", file=sys.stderr, flush=True)
             time.sleep(1)
 
@@ -53,7 +55,7 @@ class Room:
         self.seen = record["offset"]
         if record["type"] == "PUT":
             text = record["text"] if "text" in record else json.dumps(record["value"])
-            print(f"{record['key']}: {text}", flush=True)
+            print(plain(f"{record['key']}: {text}"), flush=True)
 
     def say(self, text):
         """Sends a text with the offset of the last received record."""
@@ -64,6 +66,13 @@ class Room:
         except urllib.error.HTTPError as refused:
             problem = json.load(refused)
             print(f"* not said: {problem['detail']}", flush=True)
+        except (OSError, http.client.HTTPException) as error:
+            print(f"* perhaps not said: {error}", flush=True)
+
+
+def plain(text):
+    """The text without control characters, with which an author could control this terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "\ufffd", text)
 
 
 def main():

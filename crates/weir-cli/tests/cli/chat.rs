@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::run::Place;
+use crate::run::{Place, done};
+
+const README: &str = include_str!("../../../../programs/chat/README.md");
 
 /// The path of a file of this repository.
 fn source(name: &str) -> PathBuf {
@@ -30,10 +32,15 @@ struct Server {
 }
 
 impl Server {
-    fn new(place: &Place) -> Self {
-        let words = ["serve", "--at", "data", "--native", "off", "--http", ":0"];
+    /// Serves the directory `data` at an address of HTTP.
+    fn new(place: &Place, http: &str) -> Self {
         let mut command = place.weir();
-        let child = command.args(words).stderr(Stdio::piped()).spawn();
+        command.args(["serve", "--at", "data", "--native", "off", "--http", http]);
+        Self::start(command)
+    }
+
+    fn start(mut command: Command) -> Self {
+        let child = command.stderr(Stdio::piped()).spawn();
         let mut process = Running(child.unwrap());
         let mut stderr = BufReader::new(process.0.stderr.take().unwrap()).lines();
         let url = loop {
@@ -62,6 +69,10 @@ impl Person {
         let mut command = place.command(program);
         command.arg(source("programs/chat").join(client));
         command.args([url, "room", name]);
+        Self::start(command)
+    }
+
+    fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Running(command.spawn().unwrap());
         Self {
@@ -75,21 +86,32 @@ impl Person {
         writeln!(self.types, "{text}").unwrap();
     }
 
-    fn sees(&mut self, text: &str) {
-        let line = self.sees.next().expect("the client runs").unwrap();
-        assert_eq!(line, text);
+    fn line(&mut self) -> String {
+        self.sees.next().expect("the client runs").unwrap()
     }
+
+    fn sees(&mut self, text: &str) {
+        assert_eq!(self.line(), text);
+    }
+}
+
+/// Two clients in two languages.
+const CLIENTS: [(&str, &str); 2] = [("python3", "chat.py"), ("node", "chat.mjs")];
+
+/// A server with a room for texts of at most twenty bytes.
+fn room(place: &Place) -> Server {
+    let module = std::fs::read(source("programs/prebuilt/chat.wasm")).unwrap();
+    place.write("chat.wasm", module);
+    let deploy = "program deploy room chat.wasm --args {u32:2}{u32:0}{u32:20}{u8:0} --at data";
+    place.run(deploy).ok();
+    Server::new(place, "127.0.0.1:0")
 }
 
 #[test]
 fn two_clients_in_two_languages_exchange_messages_and_report_rejections() {
     let place = Place::new();
-    let module = std::fs::read(source("programs/prebuilt/chat.wasm")).unwrap();
-    place.write("chat.wasm", module);
-    let deploy = "program deploy room chat.wasm --args {u32:2}{u32:0}{u32:20}{u8:0} --at data";
-    place.run(deploy).ok();
-    let server = Server::new(&place);
-    let (python, node) = (("python3", "chat.py"), ("node", "chat.mjs"));
+    let server = room(&place);
+    let [python, node] = CLIENTS;
     let mut ann = Person::new(&place, python, &server.url, "ann");
     ann.say("hello");
     ann.sees("ann: hello");
@@ -118,4 +140,77 @@ fn two_clients_in_two_languages_exchange_messages_and_report_rejections() {
         .json();
     assert_eq!(messages.as_array().unwrap().len(), 6, "{messages}");
     assert_eq!(messages[0]["key"], "ann");
+}
+
+#[test]
+fn clients_show_no_control_characters_and_reconnect_to_a_server_that_was_killed() {
+    let place = Place::new();
+    let server = room(&place);
+    let url = server.url.clone();
+    let [mut ann, mut bob] = CLIENTS.map(|client| Person::new(&place, client, &url, client.0));
+    ann.say("\u{1b}[2J \u{9b}31m");
+    for person in [&mut ann, &mut bob] {
+        person.sees("python3: \u{fffd}[2J \u{fffd}31m");
+    }
+    drop(server);
+    for person in [&mut ann, &mut bob] {
+        person.say("nobody");
+        let line = person.line();
+        assert!(line.starts_with("* perhaps not said: "), "{line}");
+    }
+    let _server = Server::new(&place, url.trim_start_matches("http://"));
+    bob.say("back");
+    for person in [&mut ann, &mut bob] {
+        person.sees("node: back");
+    }
+}
+
+/// The lines of the `sh` blocks of the README.
+fn printed_commands() -> Vec<&'static str> {
+    let blocks = README.split("```sh\n").skip(1);
+    let lines = blocks.flat_map(|block| block.split("```").next().unwrap().lines());
+    lines.collect()
+}
+
+#[test]
+fn the_commands_of_the_readme_run() {
+    let place = Place::new();
+    let directory = place.path("chat");
+    std::fs::create_dir(&directory).unwrap();
+    for (_, client) in CLIENTS {
+        let copy = directory.join(client);
+        std::fs::copy(source("programs/chat").join(client), copy).unwrap();
+    }
+    std::os::unix::fs::symlink(source("programs/prebuilt"), place.path("prebuilt")).unwrap();
+    let bin = Path::new(env!("CARGO_BIN_EXE_weir")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let shell = |line: &str| {
+        let mut shell = place.command("/bin/sh");
+        shell.args(["-c", &format!("exec {line}")]);
+        shell.env("PATH", format!("{}:{path}", bin.display()));
+        shell.current_dir(&directory);
+        shell
+    };
+    let commands = printed_commands();
+    let [deploy, serve, first, second, tail] = commands[..] else {
+        panic!("{commands:?}");
+    };
+    done(shell(deploy).output().unwrap()).ok();
+    let serve = serve.strip_suffix(" &").unwrap();
+    let mut serve = shell(&serve.replace(":7070", ":0"));
+    serve.env("WEIR_SERVE_NATIVE", "off");
+    let server = Server::start(serve);
+    let client =
+        |line: &str| Person::start(shell(&line.replace("http://127.0.0.1:7070", &server.url)));
+    let (mut ann, mut bob) = (client(first), client(second));
+    for person in [&mut ann, &mut bob] {
+        person.say("hello");
+    }
+    let mut lines = [ann.line(), ann.line()];
+    lines.sort();
+    assert_eq!(lines, ["ann: hello", "bob: hello"]);
+    let table = done(shell(tail).output().unwrap()).ok().text();
+    let mut rows: Vec<&str> = table.lines().map(str::trim_end).collect();
+    rows.sort_unstable();
+    assert_eq!(rows, ["KEY  VALUE", "ann  hello", "bob  hello"]);
 }
