@@ -15,6 +15,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+const MAKEFILE: &str = include_str!("../../../Makefile");
 const README: &str = include_str!("../../../README.md");
 const GROUPS: &str = include_str!("../../../docs/guide/groups.md");
 const QUERIES: &str = include_str!("../../../docs/guide/query.md");
@@ -251,6 +252,22 @@ fn the_next_commands_of_the_demo_work() {
         "{}",
         text(&again.stderr)
     );
+}
+
+#[test]
+fn make_demo_ends_with_the_ways_to_run_the_command() {
+    const INSTALL: &str = "cargo install --locked --path crates/weir-cli";
+    let (_, recipe) = MAKEFILE.split_once("\ndemo:").unwrap();
+    let (recipe, _) = recipe.split_once("\n\n").unwrap();
+    assert!(recipe.contains("cargo build --release --locked --package weir-cli\n"));
+    let (_, end) = recipe.split_once("/weir\" demo\n").unwrap();
+    let script = end.replace("\t@", "").replace("$$", "$");
+    let dir = TempDir::new().unwrap();
+    let mut shell = command("sh", dir.path());
+    let output = shell.args(["-euc", &script]).output().unwrap();
+    let wanted = format!("Run the command as target/release/weir;\n{INSTALL} installs it.\n");
+    assert_eq!(text(&output.stdout), wanted);
+    assert!(README.contains(&format!("`{INSTALL}`")));
 }
 
 #[test]
