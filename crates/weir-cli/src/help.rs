@@ -49,7 +49,7 @@ verify, topic verify, repair, backup, restore and serve use these codes for a st
 const GUIDES: &[(&str, &str, &str)] = &[
     guide!(
         "first-steps",
-        "write, read and follow, in each language",
+        "write, read and follow in a Rust program",
         "guide/first-steps"
     ),
     guide!(
