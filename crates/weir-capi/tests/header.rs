@@ -237,6 +237,21 @@ fn the_header_compiles_as_cxx() {
 }
 
 #[test]
+fn the_loop_of_the_readme_compiles() {
+    let page = read("../../bindings/c/README.md");
+    let (_, codec) = page.split_once("## The codec\n").unwrap();
+    let (_, codec) = codec.split_once("```c\n").unwrap();
+    let (codec, _) = codec.split_once("```").unwrap();
+    let program = format!(
+        "{HEADERS}int32_t parse(weir_slice bytes);\n\
+         int32_t parse(weir_slice bytes) {{\n\
+         weir_psyc_event events[64];\nweir_error error;\nsize_t count, used;\nint32_t done;\n\
+         {codec}return done;\n}}\n"
+    );
+    run("codec.c", &program, &["-std=c11", "-fsyntax-only"]);
+}
+
+#[test]
 fn structures_equal_the_code_and_the_tables() {
     let structures = structures();
     let mut program = format!("#include <stdio.h>\n{HEADERS}");
