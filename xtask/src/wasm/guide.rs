@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The page.
-const GUIDE: &str = "docs/guide/programs.md";
+pub(super) const GUIDE: &str = "docs/guide/programs.md";
 
 /// Precedes the output of each command.
 const MARK: &str = "=== weir guide command ===";
@@ -36,14 +36,20 @@ pub(super) fn run(weir: &Path, directory: &Path) -> Result<(), String> {
         script.extend(["echo '", MARK, "'\n", &step.command, "\n"]);
     }
     script.push_str("true\n");
+    let mut shell = shell(weir, directory);
+    let printed = finish(shell.args(["-c", &script])).map_err(|_| "the shell failed".to_owned())?;
+    compare(&steps, &String::from_utf8_lossy(&printed))
+}
+
+/// A shell in `directory`, with `weir` as the command of that name.
+pub(super) fn shell(weir: &Path, directory: &Path) -> Command {
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script]).current_dir(directory);
+    shell.current_dir(directory);
     shell.env("PATH", path_with(weir)).env("LC_ALL", "C");
     for name in CHANGE_MODULES.iter().chain(&["WEIR_AT", "WEIR_OUTPUT"]) {
         shell.env_remove(name);
     }
-    let printed = finish(&mut shell).map_err(|_| "the shell failed".to_owned())?;
-    compare(&steps, &String::from_utf8_lossy(&printed))
+    shell
 }
 
 /// The search path, with the folder of `weir` first.
