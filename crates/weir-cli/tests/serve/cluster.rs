@@ -209,6 +209,15 @@ fn put(value: &str) -> Intention<'_> {
     Intention::new("orders", Operation::Put { key: b"k", value })
 }
 
+/// The terms of the records of `orders`, in the order of the records, as `weir tail` prints them.
+fn printed_terms(place: &Path, at: &str) -> Vec<u64> {
+    let mut tail = weir(place);
+    tail.args(["tail", "orders", "--columns", "term", "--no-headers"]);
+    let output = tail.args(["-o", "csv", "--at", at]).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    printed.lines().map(|term| term.parse().unwrap()).collect()
+}
+
 #[test]
 fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     let place = tempfile::tempdir().unwrap();
@@ -242,6 +251,12 @@ fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     for node in cluster.nodes.values() {
         assert_eq!(values(&node.native, "orders"), expected);
     }
+    let terms = printed_terms(place.path(), &cluster.at);
+    assert_eq!(terms.len(), expected.len() + 1);
+    assert!(
+        terms.is_sorted() && terms.first() < terms.last(),
+        "{terms:?}"
+    );
 
     // A node that does not lead redirects a write over HTTP to the leader.
     let leader = cluster.leader();
