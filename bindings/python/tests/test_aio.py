@@ -84,6 +84,21 @@ def test_a_listener_ends_when_cancelled_and_after_its_timeout(tmp_path: Path) ->
     asyncio.run(run())
 
 
+def test_a_tail_returns_old_and_new_records_as_json(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+            await topic.put("old", {"n": 1})
+            tail = topic.tail(after=1, timeout=30.0)
+            assert (await anext(tail)).json() == {"n": 1}
+            await topic.append([2])
+            assert (await anext(tail)).json() == [2]
+            assert [r.offset async for r in topic.tail("-1", timeout=0.0)] == [3]
+
+    asyncio.run(run())
+
+
 def test_members_of_groups_wait_for_work(tmp_path: Path) -> None:
     async def run() -> None:
         async with await weir.aopen(tmp_path / "s", durability="memory") as store:
