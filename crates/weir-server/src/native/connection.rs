@@ -100,7 +100,10 @@ pub(super) struct Connection<S> {
     started: Instant,
     last_received: Instant,
     pinged: bool,
+    /// When the client last accepted bytes, or when bytes began to wait for it.
     last_sent: Instant,
+    /// Whether bytes have waited for the client since `last_sent`.
+    waits_for_client: bool,
     /// The stream, such as a TLS session, may still hold written bytes.
     unflushed: bool,
 }
@@ -182,6 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             last_received: now,
             pinged: false,
             last_sent: now,
+            waits_for_client: false,
             unflushed: false,
         }
     }
@@ -603,6 +607,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The time at which the connection must act even without an event.
     fn deadline(&mut self) -> Instant {
+        if !self.is_sent() && !std::mem::replace(&mut self.waits_for_client, true) {
+            // The connection may have sent nothing for longer than the time limit of the client.
+            self.last_sent = Instant::now();
+        }
         let due = [
             self.packet_deadline(),
             self.out.deadline(&self.port.shared.config),
@@ -662,7 +670,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.polls = self.polls.saturating_add(1);
             return Event::Progress;
         }
-        if self.marks_due().is_some_and(|due| due <= now) && self.usual_deadline() > now {
+        // The timer was set for a mark, or for a deadline that has moved since.
+        if self.usual_deadline() > now {
             return Event::Progress;
         }
         let is_quiet = self.state.phase() == State::Open
@@ -702,6 +711,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
         }
+        self.waits_for_client &= !self.is_sent();
         // After a wait, complete packets may be in the buffer.
         if self.may_process() && !self.input_ended && !self.budget_exhausted && !self.waited {
             match self.poll_read(context) {

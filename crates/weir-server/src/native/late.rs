@@ -1,4 +1,4 @@
-//! A TLS client that reads responses late. Its receive window is a pipe of a few bytes.
+//! Clients that read responses late. Their receive window is a pipe of a few bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,7 +23,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// The TLS session can hold the whole value, the window only a small part.
 const VALUE_BYTES: usize = 40_000;
 
-fn port(folder: &std::path::Path) -> Arc<Port> {
+fn port(folder: &std::path::Path, config: ServerConfig) -> Arc<Port> {
     let options = OpenOptions {
         durability: Durability::Memory,
         ..OpenOptions::default()
@@ -38,7 +38,6 @@ fn port(folder: &std::path::Path) -> Arc<Port> {
         let proposed = store.propose(&[Intention::new("t", operation)]);
         proposed.unwrap().wait().unwrap();
     }
-    let config = ServerConfig::default();
     let security = Security::open(&config).unwrap();
     Arc::new(Port::new(Arc::new(
         Shared::new(
@@ -52,13 +51,48 @@ fn port(folder: &std::path::Path) -> Arc<Port> {
     )))
 }
 
+fn run(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().build().unwrap();
+    let done = async { tokio::time::timeout(TEST_TIMEOUT, test).await };
+    assert!(runtime.block_on(done).is_ok(), "the test hangs");
+}
+
+/// The time limit of a client starts when bytes begin to wait for it.
+#[test]
+fn a_client_gets_a_long_response_after_a_quiet_time() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    let folder = tempfile::tempdir().unwrap();
+    run(async {
+        let config = ServerConfig {
+            write_timeout: LIMIT,
+            ..ServerConfig::default()
+        };
+        let port = port(folder.path(), config);
+        let (server_io, mut client) = duplex(1000);
+        let owner = port.shared.security.owner();
+        tokio::spawn(async move { connect(&port, server_io, owner, None).await });
+        let hello = b"|\n\n_request_hello\n|\n";
+        client.write_all(hello).await.unwrap();
+        let mut answer = Vec::new();
+        let responses = async { while client.read_buf(&mut answer).await.unwrap() > 0 {} };
+        // The connection stays quiet for longer than the limit.
+        let ended = tokio::time::timeout(LIMIT * 3 / 2, responses).await;
+        assert!(ended.is_err(), "the connection ended");
+        let get = b"\n:_topic\tt\n:_key\tk\n_request_get\n|\n";
+        client.write_all(get).await.unwrap();
+        answer.clear();
+        while answer.len() < VALUE_BYTES {
+            assert!(client.read_buf(&mut answer).await.unwrap() > 0);
+        }
+    });
+}
+
 #[test]
 fn a_response_over_tls_arrives_whole_at_a_late_reader() {
     let folder = tempfile::tempdir().unwrap();
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_time().build().unwrap();
-    let test = async {
-        let port = port(folder.path());
+    run(async {
+        let port = port(folder.path(), ServerConfig::default());
         let (acceptor, connector) = self_signed::tls_ends();
         let (server_io, client_io) = duplex(1000);
         let owner = port.shared.security.owner();
@@ -89,7 +123,5 @@ fn a_response_over_tls_arrives_whole_at_a_late_reader() {
         let end = String::from_utf8_lossy(&answer[answer.len() - 40..]).into_owned();
         assert!(end.contains("_notice_bye"), "{end:?}");
         server.await.unwrap();
-    };
-    let done = async { tokio::time::timeout(TEST_TIMEOUT, test).await };
-    assert!(runtime.block_on(done).is_ok(), "the test hangs");
+    });
 }
