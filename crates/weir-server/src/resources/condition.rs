@@ -121,6 +121,7 @@ impl Conditions {
     /// Parses `If-Match`, `If-None-Match` and `Weir-Expect`.
     pub(crate) fn read(head: &Head, kind: TagKind) -> Result<Self, Problem> {
         let mut conditions = Self::default();
+        check_readable(head, FieldName::IfMatch)?;
         for tag in head.list(FieldName::IfMatch) {
             let condition = if tag == "*" {
                 any(kind)
@@ -140,6 +141,14 @@ impl Conditions {
         if conditions.tags.len() == 1 {
             conditions.all.append(&mut conditions.tags);
         }
+        conditions.all.extend(Self::without_tags(head, kind)?.all);
+        Ok(conditions)
+    }
+
+    /// Parses `If-None-Match` and `Weir-Expect`.
+    pub(crate) fn without_tags(head: &Head, kind: TagKind) -> Result<Self, Problem> {
+        let mut conditions = Self::default();
+        check_readable(head, FieldName::IfNoneMatch)?;
         for tag in head.list(FieldName::IfNoneMatch) {
             conditions.all.push(match (tag, kind) {
                 ("*", TagKind::Key) => Condition::KeyAbsent,
@@ -148,6 +157,7 @@ impl Conditions {
                 _ => return Err(Problem::bad("a write accepts only `If-None-Match: *`")),
             });
         }
+        check_readable(head, FieldName::WeirExpect)?;
         for element in head.list(FieldName::WeirExpect) {
             let (name, number) = match element.split_once('=') {
                 Some((name, number)) => (name.trim(), Some(number.trim())),
@@ -182,6 +192,22 @@ impl Conditions {
             None => problem,
         }
     }
+}
+
+/// Refuses a field of conditions that has no element, or that is not ASCII. Its conditions could be
+/// ignored.
+pub(crate) fn check_readable(head: &Head, field: FieldName) -> Result<(), Problem> {
+    if !head.has(field) {
+        return Ok(());
+    }
+    let mut values = head.fields().filter(|(name, _)| *name == field.name());
+    if head.list(field).next().is_some() && values.all(|(_, value)| value.is_ascii()) {
+        return Ok(());
+    }
+    let name = field.name();
+    Err(Problem::bad(format!(
+        "{name} has no condition, or characters other than ASCII"
+    )))
 }
 
 /// Converts `If-Match: *`, which requires that the resource exists.
@@ -262,6 +288,9 @@ mod tests {
         let other = detail("If-Match: \"o3\"", TagKind::Key);
         assert!(other.contains("not a tag of this resource") && other.contains("\"k3\""));
         for wrong in [
+            "If-Match:",
+            "If-None-Match: ,",
+            "Weir-Expect:",
             "If-Match: o41",
             "If-Match: \"k41\"",
             "If-Match: W/\"o41\"",

@@ -73,6 +73,35 @@ fn concurrent_changes_of_different_options_are_both_applied() {
     assert_eq!(options["keys_max"], 10);
 }
 
+/// A condition that the server cannot read is not ignored.
+#[test]
+fn a_write_with_an_unreadable_condition_is_refused() {
+    let world = world();
+    let put = "PUT /v1/topics/t/keys/k";
+    for field in [
+        "If-Match:",
+        "If-None-Match: ,",
+        "Weir-Expect:",
+        "Weir-Expect: ?",
+    ] {
+        let mut bytes = request(put, field, b"1");
+        // A byte that is not UTF-8.
+        let mark = bytes.iter().position(|byte| *byte == b'?');
+        if let Some(at) = mark {
+            bytes[at] = 0xff;
+        }
+        let mut client = world.client();
+        client.send(&bytes);
+        let reply = client.reply(false);
+        assert_eq!(
+            (reply.status, &*reply.problem()),
+            (400, "bad-request"),
+            "{field}"
+        );
+    }
+    assert_eq!(world.store.topic("t").unwrap().last.0, 1);
+}
+
 #[test]
 fn a_conflict_reports_the_current_offset() {
     let world = world();
