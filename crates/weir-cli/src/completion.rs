@@ -19,6 +19,29 @@ use crate::caller::Caller;
 use crate::place::{self, Access, Where};
 use crate::report;
 
+/// The function that bash calls. It calls the function of the completer.
+const BASH: &str = r#"# bash splits a word at `:` and `=`. This function joins such parts. bash replaces only the last part,
+# so the function removes the beginning of the candidates.
+_weir() {
+    local words=() index=0 prefix= at
+    for at in "${!COMP_WORDS[@]}"; do
+        if ((at > 0)) && [[ ${COMP_WORDS[at]} == [:=]* || ${COMP_WORDS[at - 1]} == *[:=] ]]; then
+            words[${#words[@]} - 1]+=${COMP_WORDS[at]}
+        else
+            words+=("${COMP_WORDS[at]}")
+        fi
+        if ((at == COMP_CWORD)); then
+            index=$((${#words[@]} - 1))
+            prefix=${words[index]}
+            [[ $prefix == *[:=] ]] || prefix=${prefix%"${COMP_WORDS[at]}"}
+        fi
+    done
+    local COMP_WORDS=("${words[@]}") COMP_CWORD=$index
+    _clap_complete_weir "$1" "$prefix$2"
+    COMPREPLY=("${COMPREPLY[@]#"$prefix"}")
+}
+"#;
+
 /// Maximum wait of a completion for the names of topics.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
@@ -47,7 +70,11 @@ pub(crate) fn run(args: &CompletionArgs) -> anyhow::Result<ExitCode> {
     let completer = shells.completer(&shell);
     let completer = completer.unwrap_or_else(|| unreachable!("each shell has one"));
     completer.write_registration("COMPLETE", "weir", "weir", "weir", &mut script)?;
-    report::stdout(std::io::stdout().write_all(&script))?;
+    let mut script = String::from_utf8(script)?;
+    if args.shell == Shell::Bash {
+        script = BASH.to_owned() + &script.replace("-F _clap_complete_weir", "-F _weir");
+    }
+    report::stdout(std::io::stdout().write_all(script.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,6 +2,7 @@
 //! completion.
 
 use crate::run::{Place, done};
+use crate::served::Served;
 
 #[test]
 fn the_command_prints_its_guides_and_error_codes() {
@@ -79,7 +80,8 @@ fn the_fields_of_a_command_are_listed_without_its_arguments() {
 /// The candidates of bash for the last of these words.
 fn completed(place: &Place, words: &[&str]) -> Vec<String> {
     let script = "source <(weir completion bash); COMP_TYPE=9 COMP_WORDS=(\"$@\"); \
-        COMP_CWORD=$(($# - 1)); _clap_complete_weir weir \"${@: -1}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+        COMP_CWORD=$(($# - 1)); complete -p weir | grep -qe '-F _weir weir' || exit; \
+        _weir weir \"${@: -1}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
     let mut bash = place.command("bash");
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir")).parent();
     let path = std::env::var("PATH").unwrap();
@@ -120,6 +122,17 @@ fn bash_completes_commands_options_and_topics() {
     assert_eq!(completed(&place, &other), ["elsewhere"]);
     let other = ["weir", "tail", "--at", "other", "e"];
     assert_eq!(completed(&place, &other), ["elsewhere"]);
+    // The parts of words that bash splits.
+    let other = ["weir", "tail", "--at", "=", "other", "e"];
+    assert_eq!(completed(&place, &other), ["elsewhere"]);
+    let topic = ["weir", "query", "--topic", "=", "pe"];
+    assert_eq!(completed(&place, &topic), ["people"]);
+    place.run("put remote 1 --at data").ok();
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    let address = served.url.strip_prefix("weir:").unwrap();
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let remote = ["weir", "tail", "--at", "weir", ":", host, ":", port, "r"];
+    assert_eq!(completed(&place, &remote), ["remote"]);
     // Without a store there are no candidates, and no store is created.
     let none = ["weir", "tail", "--at", "none", "e"];
     assert_eq!(completed(&place, &none), [""; 0]);
