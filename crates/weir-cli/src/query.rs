@@ -549,6 +549,7 @@ fn drive(
             }
             Next::Idle => {
                 printer.flush()?;
+                consumer::check()?;
                 waits = true;
             }
             Next::Done => break,

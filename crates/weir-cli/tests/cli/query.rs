@@ -1222,6 +1222,24 @@ fn results_that_a_consumer_did_not_read_are_returned_again() {
         .code(65);
 }
 
+/// Without a result, nothing is written to the consumer.
+#[test]
+fn a_consumer_that_ends_ends_a_query_that_waits_for_records() {
+    let place = Place::new();
+    place
+        .words(&["put", "o", "{\"n\":1}", "-q", "--at", "data"])
+        .ok();
+    let follow = |at: &str| {
+        let query = ["query", "-t", "o", "-f", "--where", "@.n > 1", "--at", at];
+        place
+            .words(&[&query[..], &["--into", "exit 7"]].concat())
+            .code(7);
+    };
+    follow("data");
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    follow(&served.url);
+}
+
 #[test]
 fn a_closed_output_ends_the_run_by_sigpipe() {
     let place = Place::new();
