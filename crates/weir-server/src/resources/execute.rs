@@ -53,7 +53,8 @@ pub(crate) async fn execute_plain(
     execute_with(edge, call, operation, body, conditions, None::<()>).await
 }
 
-async fn execute_with(
+/// As `execute_holding`, with these conditions.
+pub(crate) async fn execute_with(
     edge: &Arc<Edge>,
     call: &Call,
     operation: Operation<'_>,

@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_core::{CodeHash, Operation, TopicOptions};
+use weir_core::{CodeHash, Operation, Outcome, TopicOptions};
 
-use super::execute::{execute, execute_plain, reply_head};
+use super::condition::{Conditions, TagKind, check_readable};
+use super::execute::{execute, execute_with, reply_head};
 use crate::http::accept;
 use crate::http::base64;
-use crate::http::head::FieldName;
+use crate::http::head::{FieldName, Head};
 use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
@@ -129,7 +130,9 @@ fn schemas() -> Value {
 const WASM: &str = "application/wasm";
 
 fn read_tag(text: &str) -> Option<CodeHash> {
-    read_hash(text.strip_prefix('"')?.strip_suffix('"')?)
+    let text = text.strip_prefix('"')?.strip_suffix('"')?;
+    // The tag of a coded response has a suffix.
+    read_hash(text.split_once('-').map_or(text, |(hash, _)| hash))
 }
 
 fn read_hash(text: &str) -> Option<CodeHash> {
@@ -163,9 +166,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
     };
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
-    let is_live = store
-        .topic_state(topic)
-        .is_some_and(|topic| topic.incarnation.is_some());
+    let incarnation = || store.topic_state(topic).and_then(|topic| topic.incarnation);
     let mut options = TopicOptions::default();
     let state = call.query.word(
         "state",
@@ -176,45 +177,41 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
         ],
     )?;
     options.program.state = state.unwrap_or_default();
+    let must_be_new = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
+    let has_tag = call.head.has(FieldName::IfMatch);
+    let replaces = !must_be_new && (has_tag || incarnation().is_some());
     // The module is compiled before it is logged, which may take a long time.
-    let outcome = if is_live {
-        if call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*") {
-            return Err(Problem::new(Kind::Conflict, "the topic already exists"));
-        }
-        let expected = match call.head.text(FieldName::IfMatch) {
-            None | Some("*") => None,
-            Some(tag) => Some(
-                read_tag(tag)
-                    .ok_or_else(|| Problem::bad("the tag of a program must be its SHA-256"))?,
-            ),
+    let outcome = if replaces {
+        let operation = Operation::Replace {
+            expected: expected_program(&call.head)?,
+            code: &body,
+            args: &args,
         };
         // `If-Match` has the tag of the program here, so it must not be parsed as a tag of the
         // topic.
-        execute_plain(
-            edge,
-            call,
-            Operation::Replace {
-                expected,
-                code: &body,
-                args: &args,
-            },
-            &body,
-        )
-        .await?
+        let conditions = Conditions::without_tags(&call.head, TagKind::Topic)?;
+        execute_with(edge, call, operation, &body, conditions, None::<()>).await?
     } else {
-        execute(
-            edge,
-            call,
-            Operation::CreateProgram {
-                options: &options,
-                code: &body,
-                args: &args,
-            },
-            &body,
-        )
-        .await?
+        let operation = Operation::CreateProgram {
+            options: &options,
+            code: &body,
+            args: &args,
+        };
+        let outcome = execute(edge, call, operation, &body).await;
+        outcome.map_err(|problem| match problem.kind {
+            Kind::TopicExists if must_be_new => {
+                let kind = Kind::Conflict;
+                Problem { kind, ..problem }.text("condition", "topic-absent")
+            }
+            _ => problem,
+        })?
     };
-    let mut reply = reply_head(if is_live { 200 } else { 201 }, &outcome);
+    let has_created = match &outcome {
+        // The first execution may have created the topic that the retry found.
+        Outcome::Replayed(commit) if replaces => incarnation() == Some(commit.intention),
+        _ => !replaces,
+    };
+    let mut reply = reply_head(if has_created { 201 } else { 200 }, &outcome);
     reply.add("location", format_args!("/v1/topics/{topic}/program"));
     // The topic may have been destroyed after this write, which may be a retry.
     let Some(program) = store.program(topic) else {
@@ -222,6 +219,20 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
     };
     reply.add("etag", format_args!("\"{}\"", program.code));
     Ok(describe(reply, &program))
+}
+
+/// Returns the hash in `If-Match`, of the program to be replaced.
+fn expected_program(head: &Head) -> Result<Option<CodeHash>, Problem> {
+    check_readable(head, FieldName::IfMatch)?;
+    let mut tags = head.list(FieldName::IfMatch);
+    match (tags.next(), tags.next()) {
+        (None | Some("*"), None) => Ok(None),
+        (Some(tag), None) => match read_tag(tag) {
+            None => Err(Problem::bad("the tag of a program must be its SHA-256")),
+            expected => Ok(expected),
+        },
+        _ => Err(Problem::bad("a write to a program accepts only one tag")),
+    }
 }
 
 fn describe(reply: Reply, program: &weir_store::ProgramInfo) -> Reply {

@@ -117,6 +117,40 @@ fn a_retry_of_a_put_succeeds_after_the_topic_was_destroyed() {
     assert!(again.body.is_empty());
 }
 
+/// The store decides whether a topic exists, so a retry gets the first response.
+#[test]
+fn a_retry_of_a_creation_gets_201_while_the_topic_exists() {
+    let server = ProgramServer::new();
+    let put = |topic: &str, fields: &str| {
+        let line = format!("PUT /v1/topics/{topic}/program");
+        let fields = format!("Content-Type: application/wasm\n{fields}");
+        server.ask(&line, &fields, &prebuilt("counter"))
+    };
+    for (topic, condition) in [("a", ""), ("b", "If-None-Match: *\n")] {
+        let fields = format!("{condition}Idempotency-Key: \"k\"");
+        assert_eq!(put(topic, &fields).status, 201);
+        let again = put(topic, &fields);
+        let result = (again.status, again.get("weir-replayed"));
+        assert_eq!(result, (201, Some("?1")), "{topic}: {}", again.text());
+    }
+    let exists = put("b", "If-None-Match: *");
+    assert_eq!((exists.status, &*exists.problem()), (412, "conflict"));
+    let recreated = put("b", "Weir-Expect: incarnation=99");
+    assert_eq!((recreated.status, &*recreated.problem()), (412, "conflict"));
+    let absent = put("c", "If-Match: *");
+    assert_eq!((absent.status, &*absent.problem()), (404, "no-topic"));
+    let other = "0".repeat(64);
+    for tags in [
+        format!("If-Match: \"{other}\", \"{other}\""),
+        format!("If-Match: \"{other}\"\nIf-Match: \"{other}\""),
+        "If-Match:".to_owned(),
+    ] {
+        assert_eq!(put("b", &tags).status, 400, "{tags}");
+    }
+    let coded = put("b", &format!("If-Match: \"{other}-gzip\""));
+    assert_eq!((coded.status, &*coded.problem()), (412, "conflict"));
+}
+
 /// The verdicts of a topic's program are counted by reason.
 #[test]
 fn metrics_count_the_verdicts_of_programs() {
