@@ -250,4 +250,10 @@ fn a_reader_of_removed_records_gets_410_or_resumes_at_the_first_remaining_record
         assert_eq!(reply.status, 200, "{query}");
         assert!(reply.text().contains("new"), "{query}: {}", reply.text());
     }
+    // A tail that reconnects continues after its last event, not at the start in its address.
+    let mut tail = world.client();
+    let line = "GET /v1/topics/t/events?live=sse&after=2";
+    tail.send(&request(line, &format!("Last-Event-ID: {removed}"), b""));
+    assert_eq!(tail.head().status, 200);
+    tail.read_until(b"new");
 }

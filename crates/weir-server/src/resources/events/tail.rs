@@ -13,7 +13,7 @@ use bytes::Bytes;
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::{Page, TopicReader};
 
-use super::read::{Filter, check_removed, start};
+use super::read::{Filter, start};
 use crate::http::accept;
 use crate::http::base64;
 use crate::http::exchange::busy;
@@ -45,6 +45,18 @@ fn read_id(text: &str) -> Option<(Option<u64>, u64)> {
     }
 }
 
+/// Parses the id of the last event that the client received.
+fn last_id(call: &Call) -> Result<Option<(Option<u64>, u64)>, Problem> {
+    let id = match call.head.text(FieldName::LastEventId) {
+        Some(id) if !id.is_empty() => Some(id),
+        _ => call.query.text("last-event-id")?,
+    };
+    let id = id.map(|id| {
+        read_id(id).ok_or_else(|| Problem::bad("the last event id is not an id of this topic"))
+    });
+    id.transpose()
+}
+
 /// Opens a tail.
 #[allow(
     clippy::too_many_lines,
@@ -68,33 +80,25 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         .word("data", &[("record", true), ("value", false)])?
         .unwrap_or(false);
     let filter = Filter::read(call)?;
-    let (mut reader, mut after, mut gap) = start(edge, call, true).await?;
-    let last_id = match call.head.text(FieldName::LastEventId) {
-        Some(id) if !id.is_empty() => Some(id),
-        _ => query.text("last-event-id")?,
-    };
+    let last_id = last_id(call)?;
+    let resumed = last_id.map(|(_, offset)| offset);
+    let (reader, after, gap) = start(edge, call, true, resumed).await?;
     let incarnation = edge
         .shared
         .store
         .topic_state(&call.matched.topic)
         .and_then(|topic| topic.incarnation);
-    if let Some(id) = last_id {
-        let (id_incarnation, offset) = read_id(id)
-            .ok_or_else(|| Problem::bad("the last event id is not an id of this topic"))?;
-        // A topic that was created again has other ids, so an old id is not valid.
-        if id_incarnation.is_some_and(|id| incarnation.is_some_and(|current| current.0 != id)) {
-            return Err(Problem::new(
-                Kind::Gone,
-                "the id belongs to an earlier incarnation of the topic",
-            )
-            .code(ErrorCode::Gone)
-            .number("first", reader.first().0)
-            .number("last", reader.last().0));
-        }
-        reader.seek(ConsequenceOffset(offset));
-        let reset = query.bytes("reset").is_some();
-        gap = check_removed(edge, call, &mut reader, offset, reset)?;
-        after = reader.position().0 - 1;
+    // A topic that was created again has other ids, so an old id is not valid.
+    let of_id = last_id.and_then(|(incarnation, _)| incarnation);
+    let both = of_id.zip(incarnation);
+    if both.is_some_and(|(old, current)| current.0 != old) {
+        return Err(Problem::new(
+            Kind::Gone,
+            "the id belongs to an earlier incarnation of the topic",
+        )
+        .code(ErrorCode::Gone)
+        .number("first", reader.first().0)
+        .number("last", reader.last().0));
     }
     let live = EventStream::new(edge, call, &call.matched.topic);
     // Ids carry the incarnation if the first offset is above 1, as in a topic that was created

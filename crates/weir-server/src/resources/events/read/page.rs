@@ -79,7 +79,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         }
         return descending(edge, call, writer, filter, limit, max_bytes).await;
     }
-    let (reader, after, gap) = start(edge, call, wait > 0).await?;
+    let (reader, after, gap) = start(edge, call, wait > 0, None).await?;
     let mut collector = Collector {
         topic: call.matched.topic.clone(),
         next: after,

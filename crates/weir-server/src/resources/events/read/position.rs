@@ -69,11 +69,13 @@ pub(crate) async fn seek(mut reader: TopicReader, from: ReadFrom) -> Result<Topi
     .await
 }
 
-/// Returns a reader at the start of the read.
+/// Returns a reader at the start of the read. It continues after `resumed`, if the client names the
+/// last record that it received; the position in the query is the start of the first read then.
 pub(crate) async fn start(
     edge: &Arc<Edge>,
     call: &Call,
     waits: bool,
+    resumed: Option<u64>,
 ) -> Result<(TopicReader, u64, bool), Problem> {
     let store = &edge.shared.store;
     let topic = &call.matched.topic;
@@ -89,11 +91,13 @@ pub(crate) async fn start(
     if from.is_some() && after.is_some() {
         return Err(Problem::bad("use either after or from, not both"));
     }
-    let requested = match from {
-        Some(ReadFrom::After(offset)) => offset.0,
+    let requested = match (resumed, from) {
+        (Some(offset), _) | (None, Some(ReadFrom::After(ConsequenceOffset(offset)))) => offset,
         _ => after.unwrap_or(0),
     };
-    if let Some(from) = from {
+    if resumed.is_some() {
+        reader.seek(ConsequenceOffset(requested));
+    } else if let Some(from) = from {
         reader = seek(reader, from).await?;
     }
     let reset = call.query.word("reset", &[("earliest", ())])?.is_some();
@@ -104,7 +108,7 @@ pub(crate) async fn start(
 
 /// Returns whether retention has removed records after `after`, and the reader skips them. Fails
 /// with GONE if the request does not allow that. Gaps of a compacted topic do not count.
-pub(crate) fn check_removed(
+fn check_removed(
     edge: &Arc<Edge>,
     call: &Call,
     reader: &mut TopicReader,
