@@ -89,12 +89,16 @@ pub(crate) async fn decode(
     if codings.is_empty() {
         return Ok(body);
     }
-    // The decoded size is not known in advance.
-    let most = body.len().saturating_mul(RATIO_MAX).max(RATIO_FROM_BYTES);
-    reservation
-        .cover(body.len() + most.min(max))
-        .await
-        .map_err(busy)?;
+    // The decoded sizes are not known in advance.
+    let (mut most, mut needed) = (body.len(), body.len());
+    for _ in &codings {
+        most = most
+            .saturating_mul(RATIO_MAX)
+            .max(RATIO_FROM_BYTES)
+            .min(max);
+        needed = needed.saturating_add(most);
+    }
+    reservation.cover(needed).await.map_err(busy)?;
     let body = offload::run(move || {
         let mut body = body;
         for coding in codings.iter().rev() {
@@ -283,6 +287,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
     use super::*;
+    use crate::http::head::parse;
+    use crate::limits::budget::MemoryBudget;
 
     #[test]
     fn each_coding_decodes_its_output_and_refuses_damage() {
@@ -315,6 +321,23 @@ mod tests {
             decode_one(Coding::Deflate, &bare, plain.len()).unwrap(),
             plain
         );
+    }
+
+    #[tokio::test]
+    async fn the_output_of_each_coding_is_reserved() {
+        let budget = MemoryBudget::new(4 << 20, 0);
+        let _held = budget.try_reserve(2 << 20).unwrap();
+        for (codings, fits) in [("gzip", true), ("gzip, gzip", false)] {
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: {codings}\r\n\r\n");
+            let head = parse(head.as_bytes(), 20).unwrap().head;
+            let mut body = b"hello".to_vec();
+            for _ in codings.split(',') {
+                body = compress(Coding::Gzip, &body).unwrap();
+            }
+            let mut reservation = Reservation::new(&budget);
+            let decoded = decode(&head, body.into(), 3 << 20, &mut reservation).await;
+            assert_eq!(decoded.is_ok(), fits, "{codings}");
+        }
     }
 
     #[test]
