@@ -1,5 +1,6 @@
 //! Tests the projects that `weir program new` creates: outside of the clone, each project is built,
-//! and the commands of its README run. Then it is built with the example of its library.
+//! and the commands of its README run. Then it is built with the example of its library. The build
+//! commands on the page of the library run too.
 //!
 //! Invariant: the projects are in the folder for temporary files, where builds find no file of this
 //! repository by accident.
@@ -63,13 +64,54 @@ impl<'a> Projects<'a> {
              if weir put texts $(printf '%0101d' 0); then exit 1; fi",
             module.display()
         );
-        self.shell(&directory, &script)
+        self.shell(&directory, &script)?;
+        self.build_as_printed(language, compilers)
+    }
+
+    /// Runs the build commands on the page of a library, in a copy of its folder. They build a module
+    /// of the repository.
+    fn build_as_printed(&self, language: &Language, compilers: &Compilers) -> Result<(), String> {
+        let (folder, module) = match language.option {
+            "c" => ("programs/c", "balance.wasm"),
+            "zig" => ("programs/zig", "balance.wasm"),
+            "assemblyscript" => ("programs/assemblyscript", "build/balance.wasm"),
+            // Its page has no build commands.
+            _ => return Ok(()),
+        };
+        let directory = self.directory.join(format!("page-{}", language.option));
+        let mut copy = Command::new("cp");
+        finish(
+            copy.arg("-r")
+                .arg(tree::root().join(folder))
+                .arg(&directory),
+        )?;
+        let page = format!("{folder}/README.md");
+        let commands = block(&page, "sh")?;
+        // `clang` is the compiler of the other example. The packages of npm are installed.
+        let is_run = |line: &&str| !line.starts_with("clang ") && *line != "npm ci";
+        let script: Vec<&str> = commands.lines().filter(is_run).collect();
+        if language.option == "assemblyscript" {
+            link_modules(compilers, &directory)?;
+        }
+        let mut shell = guide::shell(self.weir, &directory);
+        shell.env("PYTHONPATH", compilers.ziglang());
+        compilers.zig_caches(&mut shell);
+        finish(shell.args(["-euc", &script.join("\n")]))?;
+        let stored = format!("balance{}.wasm", language.suffix);
+        let stored = tree::root().join(super::PREBUILT).join(stored);
+        if read(&directory.join(module))? != read(&stored)? {
+            return Err(format!(
+                "the commands of {page} do not build {}",
+                stored.display()
+            ));
+        }
+        Ok(())
     }
 
     /// Runs the commands of the README of a built project. The guide must print them too.
     fn use_readme(&self, option: &str, directory: &Path) -> Result<(), String> {
-        let readme = std::fs::read_to_string(directory.join("README.md"))
-            .map_err(|error| format!("README.md: {error}"))?;
+        let readme = read(&directory.join("README.md"))?;
+        let readme = String::from_utf8_lossy(&readme);
         let lines = readme.lines();
         let commands: Vec<&str> = lines
             .filter(|line| line.starts_with("weir program "))
@@ -103,6 +145,20 @@ fn text(file: &str) -> Result<String, String> {
     tree::text(file).map_err(|error| format!("{error:#}"))
 }
 
+/// The first block of a language on a page of this repository.
+fn block(page: &str, language: &str) -> Result<String, String> {
+    let text = text(page)?;
+    let block = text
+        .split_once(&format!("```{language}\n"))
+        .and_then(|(_, rest)| rest.split_once("```"));
+    let block = block.map(|(block, _)| block.to_owned());
+    block.ok_or_else(|| format!("{page} has no block of {language}"))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// Replaces the program of a project by the example on the page of its library.
 fn write_example(option: &str, directory: &Path) -> Result<(), String> {
     let (page, language, file) = match option {
@@ -115,13 +171,8 @@ fn write_example(option: &str, directory: &Path) -> Result<(), String> {
             "assembly/program.ts",
         ),
     };
-    let text = text(page)?;
-    let example = text
-        .split_once(&format!("```{language}\n"))
-        .and_then(|(_, rest)| rest.split_once("```"));
-    let (example, _) = example.ok_or_else(|| format!("{page} has no example"))?;
     // In a project, the library has another name.
-    let program = example.replace("\"./index\"", "\"./weir_guest\"");
+    let program = block(page, language)?.replace("\"./index\"", "\"./weir_guest\"");
     std::fs::write(directory.join(file), program).map_err(|error| format!("{file}: {error}"))
 }
 
@@ -132,6 +183,16 @@ impl Drop for Projects<'_> {
     }
 }
 
+/// Links the installed packages of npm into a folder, unless it has packages already.
+fn link_modules(compilers: &Compilers, directory: &Path) -> Result<(), String> {
+    let link = directory.join("node_modules");
+    if link.exists() {
+        return Ok(());
+    }
+    std::os::unix::fs::symlink(compilers.node_modules(), link)
+        .map_err(|error| format!("node_modules: {error}"))
+}
+
 /// Builds a project with the command of its README. Returns the module, relative to the project.
 fn build(option: &str, compilers: &Compilers, directory: &Path) -> Result<PathBuf, String> {
     let (mut command, module) = match option {
@@ -140,11 +201,7 @@ fn build(option: &str, compilers: &Compilers, directory: &Path) -> Result<PathBu
             "target/wasm32-unknown-unknown/release/program.wasm",
         ),
         "assemblyscript" => {
-            let (modules, link) = (compilers.node_modules(), directory.join("node_modules"));
-            if !link.exists() {
-                std::os::unix::fs::symlink(modules, link)
-                    .map_err(|error| format!("node_modules: {error}"))?;
-            }
+            link_modules(compilers, directory)?;
             let mut npm = Command::new("npm");
             npm.args(["run", "build"]);
             (npm, "build/program.wasm")
