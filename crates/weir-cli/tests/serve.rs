@@ -700,7 +700,10 @@ fn a_second_signal_ends_at_once() {
     let mut served = serve(place.path(), &["--lame-duck", "1h", "--drain", "1h"]);
     signal(&served.child, "TERM");
     // The server is not ready once it has processed the first signal.
-    while !ask(&served.address, "GET /readyz", "").starts_with("HTTP/1.1 503 ") {}
+    let end = Instant::now() + TIMEOUT;
+    while !ask(&served.address, "GET /readyz", "").starts_with("HTTP/1.1 503 ") {
+        assert!(Instant::now() < end, "the server stays ready");
+    }
     signal(&served.child, "TERM");
     assert_eq!(served.child.wait().unwrap().code(), Some(1));
 }
@@ -737,7 +740,10 @@ fn start_waiting_server(place: &std::path::Path) -> (Child, String) {
         .spawn()
         .unwrap();
     // Connections fail before the server listens.
-    while TcpStream::connect(&address).is_err() {}
+    let end = Instant::now() + TIMEOUT;
+    while TcpStream::connect(&address).is_err() {
+        assert!(Instant::now() < end, "the server does not listen");
+    }
     (server, address)
 }
 
@@ -759,7 +765,10 @@ fn a_server_that_opens_its_store_responds_with_503_and_the_reason() {
     assert!(printed.contains(&wanted), "{printed}");
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
-    while !ask(&address, "GET /readyz", "").starts_with("HTTP/1.1 200 ") {}
+    let end = Instant::now() + TIMEOUT;
+    while !ask(&address, "GET /readyz", "").starts_with("HTTP/1.1 200 ") {
+        assert!(Instant::now() < end, "the server is not ready");
+    }
     signal(&server, "TERM");
     assert_eq!(server.wait().unwrap().code(), Some(0));
 }

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use weir_core::{ConsequenceOffset, Intention, Operation, TopicOptions};
 use weir_store::Store;
@@ -105,7 +106,10 @@ fn a_drain_ends_a_batch_that_waits_for_its_rate() {
     let mut client = world.client();
     client.send(&lines(&world));
     // The first log entry has 10,000 items, the topic also CREATE.
-    while world.store.topic("t").unwrap().last.0 < 10_001 {}
+    let end = Instant::now() + TEST_TIMEOUT;
+    while world.store.topic("t").unwrap().last.0 < 10_001 {
+        assert!(Instant::now() < end, "the first log entry is missing");
+    }
     world.server.as_ref().unwrap().drain();
     let reply = client.reply(false);
     assert_eq!((reply.status, &*reply.problem()), (503, "draining"));
@@ -139,7 +143,9 @@ fn a_drain_answers_every_request_that_has_started() {
     client.send(&all);
     // Wait until all requests are in the queue of the store.
     let mut before = 0;
+    let end = Instant::now() + TEST_TIMEOUT;
     loop {
+        assert!(Instant::now() < end, "no request is in the queue");
         let now = world.in_flight_bytes();
         if now > 0 && now == before {
             break;

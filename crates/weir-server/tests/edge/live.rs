@@ -1,6 +1,8 @@
 //! Tails: no event is missed or repeated.
 
-use crate::client::Client;
+use std::time::Instant;
+
+use crate::client::{Client, TEST_TIMEOUT};
 use crate::world::{World, request, with, world};
 
 /// Reads events of a stream until one has this data. Returns their ids and data.
@@ -154,17 +156,24 @@ fn ids_of_an_earlier_incarnation_are_gone() {
     );
 }
 
+/// Waits until a long poll waits, as the metrics count it.
+fn wait_for_long_poll(world: &World) {
+    let end = Instant::now() + TEST_TIMEOUT;
+    let waits = || {
+        let page = world.ask("GET /metrics", "", b"");
+        page.text().contains("kind=\"long-poll\"} 1")
+    };
+    while !waits() {
+        assert!(Instant::now() < end, "no long poll waits");
+    }
+}
+
 #[test]
 fn a_long_poll_waits_for_the_next_record() {
     let world = world();
     let mut client = world.client();
     client.send(&request("GET /v1/topics/t/events?after=1&wait=60", "", b""));
-    // The request waits once the metrics count it.
-    while !world
-        .ask("GET /metrics", "", b"")
-        .text()
-        .contains("kind=\"long-poll\"} 1")
-    {}
+    wait_for_long_poll(&world);
     post(&world, "7");
     let reply = client.reply(false);
     assert_eq!((reply.status, reply.get("weir-next")), (200, Some("2")));
@@ -186,11 +195,7 @@ fn waiting_clients_are_notified_of_a_drain() {
     events(&mut tail, "caught-up");
     let mut poll = world.client();
     poll.send(&request("GET /v1/topics/t/events?after=1&wait=60", "", b""));
-    while !world
-        .ask("GET /metrics", "", b"")
-        .text()
-        .contains("kind=\"long-poll\"} 1")
-    {}
+    wait_for_long_poll(&world);
     let mut lagging = world.client();
     lagging.send(&request(
         "GET /v1/topics/t/keys/k?at-least=99&wait=60",

@@ -301,7 +301,9 @@ fn a_retry_after_a_cut_at_any_byte_stores_one_event() {
         let mut client = world.client();
         client.send(&bytes[..cut]);
         drop(client);
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
+            assert!(Instant::now() < end, "the first request does not end");
             let reply = world.ask("POST /v1/topics/t/events", &key, body);
             // The first request may still be in flight.
             if reply.status != 409 {

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::net::Shutdown;
+use std::time::Instant;
 
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
 use weir_protocol::{CHAIN, Hello, Message, Packet};
 use weir_server::Rate;
 
-use crate::peer::{CLIENT, Peer, World, puts};
+use crate::peer::{CLIENT, Peer, TEST_TIMEOUT, World, puts};
 
 fn effects(outcomes: &[(u64, Outcome)]) -> Vec<Effect> {
     let effect = |(_, outcome): &(u64, Outcome)| outcome.commit().unwrap().effect;
@@ -302,10 +303,15 @@ fn a_chained_write_is_refused_if_its_predecessor_was_refused() {
     peer.send_puts(ClientId::NONE, "t", 0, 3000);
     peer.next().unwrap();
     assert!(matches!(put_one(&mut peer, false), Err(Some(_))));
-    while put_one(&mut other, false).is_err() {}
+    let end = Instant::now() + TEST_TIMEOUT;
+    while put_one(&mut other, false).is_err() {
+        assert!(Instant::now() < end, "no other client may write");
+    }
     // Other clients may write by now, but no chained write overtakes the refused one.
     assert_eq!(put_one(&mut peer, true), Err(None));
-    while put_one(&mut peer, false).is_err() {}
+    while put_one(&mut peer, false).is_err() {
+        assert!(Instant::now() < end, "no write is accepted");
+    }
     // After an accepted write, a chained write is limited only by the rate.
     assert_ne!(put_one(&mut peer, true), Err(None));
 }
