@@ -519,14 +519,20 @@ impl<'a> ChunkWriter<'a> {
 
 impl SnapshotSink for ChunkWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
-        self.buffer.extend_from_slice(bytes);
-        while self.buffer.len() >= CHUNK_BYTES {
-            let rest = self.buffer.split_off(CHUNK_BYTES);
-            let chunk = std::mem::replace(&mut self.buffer, rest);
+        // A section may have gigabytes: the buffer never holds more than one chunk.
+        let mut rest = bytes;
+        while self.buffer.len() + rest.len() >= CHUNK_BYTES {
+            let (head, tail) = rest.split_at(CHUNK_BYTES - self.buffer.len());
+            rest = tail;
+            self.buffer.extend_from_slice(head);
+            let mut chunk = std::mem::take(&mut self.buffer);
             let len = to_u32(CHUNK_BYTES, "a chunk has 64 KiB");
             self.chunk(len, &chunk)
                 .map_err(|error| SnapshotError::Storage(Box::new(error)))?;
+            chunk.clear();
+            self.buffer = chunk;
         }
+        self.buffer.extend_from_slice(rest);
         Ok(())
     }
 }
@@ -672,5 +678,56 @@ impl SnapshotSource for Chunks<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), SnapshotError> {
         self.read_exact(buffer)
             .map_err(|error| SnapshotError::Storage(Box::new(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// A file that accepts no write.
+    #[derive(Debug)]
+    struct FullFile;
+
+    fn full() -> io::Error {
+        io::ErrorKind::StorageFull.into()
+    }
+
+    impl DiskFile for FullFile {
+        fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+            Err(full())
+        }
+
+        fn write_all_at(&self, _: &mut [IoSlice<'_>], _: u64) -> io::Result<()> {
+            Err(full())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            Err(full())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Err(full())
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Err(full())
+        }
+
+        fn allocate(&self, _: u64) -> io::Result<()> {
+            Err(full())
+        }
+    }
+
+    /// If the writer copied a whole section and split off one chunk at a time, its cost would be
+    /// quadratic in the size of the section.
+    #[test]
+    fn the_buffer_of_a_writer_holds_at_most_one_chunk() {
+        let section = vec![1; 100 * CHUNK_BYTES];
+        let mut out = ChunkWriter::new(&FullFile, "a snapshot", 0);
+        assert!(out.write(&section).is_err());
+        assert!(out.buffer.capacity() <= 2 * CHUNK_BYTES);
     }
 }
