@@ -117,14 +117,7 @@ impl<'a> Outbox<'a> {
     /// All operations, in the order of their creation. If an operation waits for a stuck one, its
     /// `problem` names the operation that it waits for.
     pub fn listing(&self) -> Result<Vec<Op>> {
-        let mut all = self.ops()?;
-        let waiting = op::waiting_for_stuck(&all);
-        for op in &mut all {
-            if let Some(number) = waiting.get(&op.number) {
-                op.problem = Some(format!("it waits for operation {number}"));
-            }
-        }
-        Ok(all)
+        overlay::listing(self.replica)
     }
 
     /// Fails with `ReadOnly` at a read-only site.
@@ -135,18 +128,18 @@ impl<'a> Outbox<'a> {
         }
     }
 
-    /// The operation with this number or id.
+    /// The operation with this number or id, as in [`listing`](Self::listing).
     ///
     /// # Errors
     /// `UnknownOp` if the outbox has no such operation.
     pub fn find(&self, name: &str) -> Result<Op> {
         let number = name.parse::<u64>().ok();
-        let mut all = self.ops()?.into_iter();
+        let mut all = self.listing()?.into_iter();
         let found = all.find(|op| Some(op.number) == number || op.id == name);
         found.ok_or_else(|| JiraError::UnknownOp(name.to_owned()))
     }
 
-    /// The operations of an issue.
+    /// The operations of an issue, as in [`listing`](Self::listing).
     pub fn pending_of(&self, key: &str) -> Result<Vec<Op>> {
         let overlay = Overlay::load(self.replica)?;
         let target = self.target(&overlay, key)?;

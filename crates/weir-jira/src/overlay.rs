@@ -28,6 +28,19 @@ pub fn ops(replica: &Replica) -> Result<Vec<Op>> {
     found.collect()
 }
 
+/// The operations as in [`ops`]. If an operation waits for a stuck one, its `problem` names the
+/// operation that it waits for.
+pub(crate) fn listing(replica: &Replica) -> Result<Vec<Op>> {
+    let mut all = ops(replica)?;
+    let waiting = op::waiting_for_stuck(&all);
+    for op in &mut all {
+        if let Some(number) = waiting.get(&op.number) {
+            op.problem = Some(format!("it waits for operation {number}"));
+        }
+    }
+    Ok(all)
+}
+
 /// An operation with its temporary keys replaced by ids, for issues that the site has created.
 pub(crate) fn with_ids(replica: &Replica, mut op: Op) -> Result<Op> {
     for name in op.names_mut() {
@@ -54,9 +67,10 @@ pub(crate) fn with_ids(replica: &Replica, mut op: Op) -> Result<Op> {
 }
 
 impl Overlay {
-    /// Reads the outbox.
+    /// Reads the outbox. If an operation waits for a stuck one, its `problem` names the operation
+    /// that it waits for.
     pub fn load(replica: &Replica) -> Result<Self> {
-        let all = ops(replica)?;
+        let all = listing(replica)?;
         let mut ops: BTreeMap<String, Vec<Op>> = BTreeMap::new();
         let mut projects = BTreeMap::new();
         let mut replicated = BTreeSet::new();

@@ -265,8 +265,9 @@ fn org(issue: &Value, url: &str) -> String {
     _ = writeln!(text, ":URL: {url}");
     for op in issue["pending"].as_array().into_iter().flatten() {
         if let Ok(op) = serde_json::from_value::<Op>(op.clone()) {
-            let line = format!("● {} {} {}", op.number, op.state.name(), op.what());
-            _ = writeln!(text, ":PENDING: {}", one_line(&line));
+            let (state, problem) = (op.state.name(), op.problem.as_deref().unwrap_or_default());
+            let line = format!("● {} {state} {}  {problem}", op.number, op.what());
+            _ = writeln!(text, ":PENDING: {}", one_line(line.trim_end()));
         }
     }
     text.push_str(":END:\n");

@@ -955,6 +955,12 @@ fn a_change_that_waits_for_a_rejected_one_does_not_block_the_others() {
     let problems: Vec<_> = listed.map(|op| (op.number, op.problem)).collect();
     let waits = |number: u64| Some(format!("it waits for operation {number}"));
     assert_eq!(problems, [(2, waits(1)), (5, waits(2))]);
+    let own = outbox.pending_of("AA-3").unwrap().into_iter();
+    let own: Vec<_> = own.map(|op| (op.number, op.problem)).collect();
+    assert_eq!(own, problems);
+    assert_eq!(outbox.find("5").unwrap().problem, waits(2));
+    let shown = outbox.show("AA-3").unwrap();
+    assert_eq!(shown["pending"][0]["problem"], "it waits for operation 1");
     deny(false);
     outbox.resolve("1", Choice::Retry, None, None).unwrap();
     let report = world.push();
