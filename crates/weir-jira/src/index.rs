@@ -24,6 +24,21 @@ use crate::time;
 /// Fields of an issue that are not used by lists or queries.
 const UNUSED_FIELDS: &[&str] = &["worklog", "issuelinks", "attachment", "subtasks", "watches"];
 
+/// Fields whose values are indexed, as JQL names them: a comparison with `=` or `!=` and IS EMPTY
+/// read no issue.
+const INDEXED_FIELDS: &[&str] = &[
+    "assignee",
+    "creator",
+    "issuetype",
+    "labels",
+    "priority",
+    "project",
+    "reporter",
+    "resolution",
+    "status",
+    "statuscategory",
+];
+
 /// The fields of an issue in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Row {
@@ -69,6 +84,9 @@ pub struct Index {
     by_key: HashMap<String, usize>,
     /// For each word, the numbers of its entries, ascending.
     words: BTreeMap<Box<str>, Vec<usize>>,
+    /// For each value of an indexed field, the numbers of its entries, ascending. The keys are from
+    /// `value_key`.
+    values: HashMap<Box<str>, Vec<usize>>,
     /// Offset of the last record that was read, by topic.
     offsets: HashMap<String, u64>,
     overlay: Overlay,
@@ -85,6 +103,8 @@ struct Entry {
     issue: Value,
     /// Project and number of the key, which order issues of the same time.
     order: (String, u64),
+    /// The id as a number, which orders issues with equal keys of ORDER BY.
+    id: i64,
 }
 
 /// A refresh of an index; reads the new records.
@@ -278,12 +298,7 @@ impl Index {
         let pending = self.overlay.pending(&id);
         strip(&mut issue);
         let number = self.entries.len();
-        for word in words_of(&issue) {
-            self.words
-                .entry(word.into_boxed_str())
-                .or_default()
-                .push(number);
-        }
+        self.add_terms(number, &issue);
         let row = row(&issue, u32::try_from(pending).unwrap_or(u32::MAX));
         read_times(&mut issue);
         let (project, count) = row.key.rsplit_once('-').unwrap_or((&row.key, "0"));
@@ -295,9 +310,21 @@ impl Index {
         self.entries.push(Some(Entry {
             row,
             hash: hasher.finish(),
+            id: jql::id_of(&issue),
             issue,
             order,
         }));
+    }
+
+    /// Adds the words of an issue and the values of its indexed fields.
+    fn add_terms(&mut self, number: usize, issue: &Value) {
+        for word in words_of(issue) {
+            let numbers = self.words.entry(word.into_boxed_str()).or_default();
+            numbers.push(number);
+        }
+        for key in value_keys(issue) {
+            self.values.entry(key).or_default().push(number);
+        }
     }
 
     fn remove(&mut self, id: &str) {
@@ -322,15 +349,11 @@ impl Index {
             .flatten()
             .collect();
         self.words.clear();
+        self.values.clear();
         self.by_id.clear();
         self.by_key.clear();
         for (number, entry) in entries.into_iter().enumerate() {
-            for word in words_of(&entry.issue) {
-                self.words
-                    .entry(word.into_boxed_str())
-                    .or_default()
-                    .push(number);
-            }
+            self.add_terms(number, &entry.issue);
             self.by_id.insert(entry.row.id.clone(), number);
             self.by_key
                 .insert(entry.row.key.to_ascii_uppercase(), number);
@@ -392,6 +415,9 @@ impl Index {
         if query.order.is_empty() {
             return Ok(self.newest(&found, limit));
         }
+        if let Some(rows) = self.sorted_by_time(&query, &found, limit) {
+            return Ok(rows);
+        }
         let mut rows: Vec<_> = found
             .iter()
             .filter_map(|number| {
@@ -430,6 +456,40 @@ impl Index {
         }
         entries.sort_by_cached_key(|entry| newest_first(entry));
         entries.into_iter().map(|entry| &entry.row).collect()
+    }
+
+    /// The first `limit` issues in the order of a query that sorts by a time of the rows; `None` for
+    /// any other order.
+    fn sorted_by_time(&self, query: &Query, found: &EntrySet, limit: usize) -> Option<Vec<&Row>> {
+        let [(field, descends)] = query.order.as_slice() else {
+            return None;
+        };
+        let is_update = match field.as_str() {
+            "updated" => true,
+            "created" => false,
+            _ => return None,
+        };
+        let mut rows: Vec<(i64, i64, &Row)> = found
+            .iter()
+            .filter_map(|number| {
+                let entry = self.entry(number)?;
+                let row = &entry.row;
+                let time = if is_update {
+                    row.updated_ms
+                } else {
+                    row.created_ms
+                };
+                // `!` reverses the order of integers.
+                Some((if *descends { !time } else { time }, entry.id, row))
+            })
+            .collect();
+        rows.sort_by_key(|(time, id, _)| (*time, *id));
+        Some(
+            rows.into_iter()
+                .take(limit)
+                .map(|(_, _, row)| row)
+                .collect(),
+        )
     }
 
     /// The entries that contain a word, or with `prefix`, a word with this prefix.
@@ -484,21 +544,96 @@ impl Index {
                 found.intersect(within);
                 found
             }
-            other => {
-                let query = Query {
-                    condition: Some(other.clone()),
-                    order: Vec::new(),
-                };
-                let mut found = EntrySet::empty(self.entries.len());
-                for number in within.iter() {
-                    let entry = self.entry(number);
-                    if entry.is_some_and(|entry| jql::matches(&query, &entry.issue, context)) {
-                        found.insert(number);
-                    }
-                }
-                found
+            other => self
+                .select_by_value(other, within, context)
+                .unwrap_or_else(|| self.select_by_issue(other, within, context)),
+        }
+    }
+
+    /// The entries in `within` whose issue satisfies a condition.
+    fn select_by_issue(
+        &self,
+        condition: &Condition,
+        within: &EntrySet,
+        context: &Context,
+    ) -> EntrySet {
+        let query = Query {
+            condition: Some(condition.clone()),
+            order: Vec::new(),
+        };
+        let mut found = EntrySet::empty(self.entries.len());
+        for number in within.iter() {
+            let entry = self.entry(number);
+            if entry.is_some_and(|entry| jql::matches(&query, &entry.issue, context)) {
+                found.insert(number);
             }
         }
+        found
+    }
+
+    /// The entries in `within` that satisfy a condition on the values of an indexed field; `None`
+    /// for any other condition.
+    fn select_by_value(
+        &self,
+        condition: &Condition,
+        within: &EntrySet,
+        context: &Context,
+    ) -> Option<EntrySet> {
+        let (Condition::Compare { field, .. } | Condition::Empty { field, .. }) = condition else {
+            return None;
+        };
+        let field = if field == "type" {
+            "issuetype"
+        } else {
+            field.as_str()
+        };
+        if !INDEXED_FIELDS.contains(&field) {
+            return None;
+        }
+        let mut found = within.clone();
+        match condition {
+            Condition::Empty { negated: true, .. } => found.intersect(&self.with_value(field, "")),
+            Condition::Empty { .. } => found.subtract(&self.with_value(field, "")),
+            Condition::Compare {
+                operator: Operator::Equal,
+                values,
+                ..
+            } => found.intersect(&self.with_any_value(field, values, context)),
+            // As in Jira: an empty field never satisfies `!=`.
+            Condition::Compare {
+                operator: Operator::NotEqual,
+                values,
+                ..
+            } => {
+                found.intersect(&self.with_value(field, ""));
+                found.subtract(&self.with_any_value(field, values, context));
+            }
+            _ => return None,
+        }
+        Some(found)
+    }
+
+    /// The entries that have at least one of these values in an indexed field.
+    fn with_any_value(&self, field: &str, values: &[Operand], context: &Context) -> EntrySet {
+        let mut found = EntrySet::empty(self.entries.len());
+        let texts = values
+            .iter()
+            .filter_map(|value| jql::wanted_text(value, context));
+        // No field has the empty text as a value.
+        for text in texts.filter(|text| !text.is_empty()) {
+            found.union(&self.with_value(field, text));
+        }
+        found
+    }
+
+    /// The entries that have a value in an indexed field; with an empty text, any value.
+    fn with_value(&self, field: &str, text: &str) -> EntrySet {
+        let mut found = EntrySet::empty(self.entries.len());
+        let numbers = self.values.get(&value_key(field, text));
+        for number in numbers.into_iter().flatten() {
+            found.insert(*number);
+        }
+        found
     }
 
     /// The entries whose text contains a value of `text ~ …`.
@@ -604,10 +739,32 @@ fn words_of(issue: &Value) -> BTreeSet<String> {
     words
 }
 
+/// The key of a value of an indexed field. With an empty text, the key of all entries that have a
+/// value there.
+fn value_key(field: &str, text: &str) -> Box<str> {
+    format!("{field} {}", text.to_lowercase()).into_boxed_str()
+}
+
+/// The keys of the values of all indexed fields of an issue.
+fn value_keys(issue: &Value) -> Vec<Box<str>> {
+    let mut keys = Vec::new();
+    for field in INDEXED_FIELDS {
+        let texts = jql::texts(issue, field);
+        keys.extend(texts.iter().map(|text| value_key(field, text)));
+        if !texts.is_empty() {
+            keys.push(value_key(field, ""));
+        }
+    }
+    keys
+}
+
 fn row(issue: &Value, pending: u32) -> Row {
     let fields = &issue["fields"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let at = |value: &Value| value.as_str().and_then(time::parse).unwrap_or(0);
+    let at = |value: &Value| {
+        let parsed = || value.as_str().and_then(time::parse);
+        value.as_i64().or_else(parsed).unwrap_or(0)
+    };
     let labels = fields["labels"].as_array().into_iter().flatten();
     Row {
         id: text(&issue["id"]),

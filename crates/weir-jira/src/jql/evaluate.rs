@@ -76,8 +76,14 @@ pub fn order_of(query: &Query, issue: &Value) -> OrderKey {
     };
     OrderKey {
         parts: query.order.iter().map(part).collect(),
-        id: number(&issue["id"]),
+        id: id_of(issue),
     }
+}
+
+/// The id of an issue as a number, by which issues with equal keys are sorted. An id that is not a
+/// number counts as 0.
+pub(crate) fn id_of(issue: &Value) -> i64 {
+    number(&issue["id"])
 }
 
 /// The text of a document, of rich text or of any other value, with a space between parts.
@@ -225,14 +231,20 @@ fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool
         let found = date_of(issue, field, &context.zone).map(minute);
         return found.is_some() && found == moment(value, context).map(minute);
     }
-    let wanted = match value {
-        Operand::Function(name, _) if name == "currentuser" => &context.me,
-        Operand::Function(..) => return false,
-        Operand::Text(text) => text,
+    let Some(wanted) = wanted_text(value, context) else {
+        return false;
     };
     texts(issue, field)
         .iter()
         .any(|text| is_equal_ignoring_case(text, wanted))
+}
+
+/// The text with which a value of a comparison is compared; `None` for a function of time.
+pub(crate) fn wanted_text<'a>(value: &'a Operand, context: &'a Context) -> Option<&'a str> {
+    match value {
+        Operand::Function(name, _) => (name == "currentuser").then_some(context.me.as_str()),
+        Operand::Text(text) => Some(text.as_str()),
+    }
 }
 
 fn is_equal_ignoring_case(a: &str, b: &str) -> bool {
@@ -326,8 +338,8 @@ fn start(name: &str, context: &Context) -> Option<Zoned> {
     }
 }
 
-/// All texts under which a field can be found.
-fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
+/// All texts under which a field can be found. None of them is empty.
+pub(crate) fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
     let fields = &issue["fields"];
     let mut found: Vec<Cow<'a, str>> = Vec::new();
     let mut add_parts = |value: &'a Value, names: &[&str]| {

@@ -563,6 +563,61 @@ fn a_day_of_a_query_is_in_the_time_zone_of_the_account() {
     }
 }
 
+/// An index compares values without reading the issues. It selects what the replica selects, also
+/// after changes by others and with operations in the outbox.
+#[test]
+fn an_index_and_the_replica_select_the_same_issues() {
+    let world = World::new(small());
+    world.pull();
+    let mut index = Index::load(&world.replica).unwrap();
+    world.edit(
+        "AA-1",
+        &json!({"labels": ["Größe", "two"], "assignee": null}),
+    );
+    world.edit("AA-2", &json!({"labels": []}));
+    world.pull();
+    let outbox = world.outbox();
+    outbox.label("AA-3", &["waits".to_owned()], &[]).unwrap();
+    outbox.create("AA", "Task", "New", &[], None).unwrap();
+    index.refresh(&world.replica).unwrap();
+    let now = world.now();
+    let check = |query: &str| {
+        let wanted = offline::select(&world.replica, query, now).unwrap();
+        let ids: Vec<&str> = wanted
+            .iter()
+            .map(|issue| issue["id"].as_str().unwrap())
+            .collect();
+        let rows = index.select(query, now, usize::MAX).unwrap();
+        let rows: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+        assert_eq!(rows, ids, "{query}");
+        rows.len()
+    };
+    for query in [
+        "project = aa ORDER BY updated DESC",
+        "project IN (aa, BB) ORDER BY created",
+        "type = task",
+        "issuetype != Task ORDER BY updated",
+        "status = Done ORDER BY created DESC",
+        "status NOT IN (done, nothing)",
+        "statusCategory != Done ORDER BY created DESC, key",
+        "assignee = currentUser()",
+        "assignee IS EMPTY",
+        "reporter IS NOT EMPTY AND NOT status = Done",
+        "resolution IS EMPTY OR priority = high",
+        "creator = currentUser()",
+        "labels IS EMPTY",
+        "ORDER BY updated",
+        "",
+    ] {
+        assert!(check(query) > 0, "{query}");
+    }
+    for query in ["labels = \"GRÖSSE\"", "status = \"\""] {
+        assert_eq!(check(query), 0, "{query}");
+    }
+    assert_eq!(check("labels = \"GRÖßE\" AND labels = TWO"), 1);
+    assert_eq!(check("labels = Waits"), 1);
+}
+
 #[test]
 fn offline_queries_need_no_request() {
     let world = World::new(small());
