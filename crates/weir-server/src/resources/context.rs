@@ -135,7 +135,8 @@ impl Edge {
             reply.add("cross-origin-resource-policy", "same-origin");
             reply.add("content-security-policy", SANDBOX);
         }
-        if call.page != PageOrigin::None {
+        // A cache must not return a response without CORS fields to a page of an allowed origin.
+        if call.page != PageOrigin::None || !self.shared.config.cors_origins.is_empty() {
             reply.add("vary", "origin");
             origin::add_cors_fields(&mut reply, &call.page);
         }

@@ -329,3 +329,14 @@ fn a_public_address_without_protection_is_refused() {
         Err(weir_server::ServerError::Exposed { .. })
     ));
 }
+
+/// A cache keeps responses for pages of allowed origins apart from other responses.
+#[test]
+fn responses_vary_by_origin_if_an_origin_is_allowed() {
+    let allows = with(&[("cors_origins", "https://a.example")]);
+    for (server, varies) in [(world(), false), (allows, true)] {
+        let reply = server.ask("GET /v1/topics/t/events", "", b"");
+        let is_vary = |(name, value): &(String, String)| name == "vary" && value == "origin";
+        assert_eq!(reply.fields.iter().any(is_vary), varies, "{reply:?}");
+    }
+}
