@@ -6,13 +6,28 @@ use super::{Claim, DeadLetter, Entry, EntryState, Group, Groups, Owner};
 use crate::codec::{Reader, Short, put_short_bytes, put_varint};
 use crate::group::{self, GroupMode, GroupName, GroupSetup, GroupStep};
 use crate::ids::ConsequenceOffset;
-use crate::limits::{GROUP_DEAD_LETTERS_MAX, GROUP_MEMBER_BYTES_MAX, GROUPS_MAX};
+use crate::limits::{
+    GROUP_DEAD_LETTERS_MAX, GROUP_MEMBER_BYTES_MAX, GROUPS_MAX, GROUPS_PENDING_MAX,
+};
 use crate::snapshot::{Input, SnapshotError, Writer};
 
 /// Tag of a topic's section with its groups.
 pub(in crate::machine) const GROUPS: u64 = 60;
-const SECTION_BYTES_MAX: u64 = 2 << 30;
+const SECTION_BYTES_MAX: u64 = 4 << 30;
+/// Maximum bytes of a group with its name, without its entries and dead letters.
+const GROUP_BYTES_MAX: u64 = 512;
+/// Maximum bytes of an entry, with a claim of its own.
+const ENTRY_BYTES_MAX: u64 = 120;
+/// Maximum bytes of a dead letter that is not written yet.
+const DEAD_LETTER_BYTES_MAX: u64 = 300;
 const MALFORMED: SnapshotError = SnapshotError::Malformed("the groups of a topic");
+
+// Every section that can be written can be read.
+const _: () = assert!(
+    GROUPS_MAX as u64 * (GROUP_BYTES_MAX + GROUP_DEAD_LETTERS_MAX as u64 * DEAD_LETTER_BYTES_MAX)
+        + GROUPS_PENDING_MAX as u64 * ENTRY_BYTES_MAX
+        <= SECTION_BYTES_MAX
+);
 
 pub(in crate::machine) fn save(groups: &Groups, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
     let mut bytes = Vec::new();
@@ -92,7 +107,7 @@ pub(in crate::machine) fn load(
     last: ConsequenceOffset,
     applied: u64,
 ) -> Result<Groups, SnapshotError> {
-    let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
+    let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 4 GiB")?;
     let mut r = Reader::new(&bytes);
     let groups = read_all(&mut r, topic, last.0, applied).map_err(|Short| MALFORMED)?;
     if groups.is_empty() || !r.is_empty() {
@@ -263,4 +278,66 @@ fn read_dead_letters(r: &mut Reader<'_>, group: &mut Group, last: u64) -> Result
         group.unwritten_dead_letters.insert(before, letter);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::StepContext;
+    use super::*;
+
+    fn bytes(group: &Group) -> u64 {
+        let mut out = Vec::new();
+        put(group, &mut out);
+        out.len() as u64
+    }
+
+    #[test]
+    fn the_largest_parts_of_a_group_have_at_most_their_maximum_of_bytes() {
+        let dead_letters = "d".repeat(255);
+        let setup = GroupSetup {
+            lease_ms: u64::MAX,
+            attempts_max: u32::MAX,
+            pending_max: u32::MAX,
+            dead_letters: &dead_letters,
+            ..GroupSetup::new(GroupMode::Keyed)
+        };
+        let context = StepContext {
+            intention: u64::MAX,
+            time_ms: u64::MAX,
+            last: u64::MAX,
+            entries_free: 0,
+        };
+        let mut group = Group::new(&setup, &context);
+        group.frontier = u64::MAX;
+        group.redeliveries = u64::MAX;
+        group.dead_lettered = u64::MAX;
+        let empty = bytes(&group);
+        let counts_and_cursor = 4 * 10;
+        let name = 1 + 64;
+        assert!(empty + counts_and_cursor + name <= GROUP_BYTES_MAX);
+        let letter = DeadLetter {
+            offset: u64::MAX,
+            attempts: u32::MAX,
+            time_ms: u64::MAX,
+            reason: "r".repeat(255).into(),
+        };
+        group.unwritten_dead_letters.insert(u64::MAX, letter);
+        let with_letter = bytes(&group);
+        assert!(with_letter - empty <= DEAD_LETTER_BYTES_MAX);
+        let claim = Claim {
+            member: [b'm'; GROUP_MEMBER_BYTES_MAX].into(),
+            leases: 1,
+        };
+        group.claims.insert(u64::MAX, claim);
+        let entry = Entry {
+            attempts: u32::MAX,
+            key: u64::MAX,
+            state: EntryState::Leased {
+                claim: u64::MAX,
+                until_ms: u64::MAX,
+            },
+        };
+        group.entries.insert(u64::MAX, entry);
+        assert!(bytes(&group) - with_letter <= ENTRY_BYTES_MAX);
+    }
 }
