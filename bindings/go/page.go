@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -301,13 +303,26 @@ func shown(text []byte) string {
 		return fmt.Sprintf("<%d bytes>", len(text))
 	}
 	if len(text) <= shownBytes {
-		return string(text)
+		return strings.Map(printable, string(text))
 	}
 	end := shownBytes
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return string(text[:end]) + "…"
+	return strings.Map(printable, string(text[:end])) + "…"
+}
+
+// printable returns a character for a line of text: white space is a blank, other control characters
+// are U+FFFD.
+func printable(char rune) rune {
+	switch {
+	case char == '\t' || char == '\n' || char == '\r':
+		return ' '
+	case unicode.IsControl(char):
+		return unicode.ReplacementChar
+	default:
+		return char
+	}
 }
 
 // String returns a summary for people: offset, kind, key, and the beginning of the value

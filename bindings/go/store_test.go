@@ -215,6 +215,13 @@ func TestARecordThatIsACopyHasItsValuesAndPrintsThem(t *testing.T) {
 	if got := strings.Join(printed, ", "); got != "4 PUT k=, 5 DELETE k" {
 		t.Fatal(got)
 	}
+	// A record is one line, without control characters.
+	if _, err := topic.Put(ctx, []byte("a\n9 PUT b"), []byte("x\x1b[2J\ty")); err != nil {
+		t.Fatal(err)
+	}
+	if line, _, err := topic.At(ctx, 6); err != nil || fmt.Sprint(line) != "6 PUT a 9 PUT b=x\ufffd[2J y" {
+		t.Fatal(line, err)
+	}
 }
 
 func TestKeysAreScannedInPages(t *testing.T) {

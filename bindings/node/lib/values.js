@@ -48,6 +48,9 @@ function summary(view) {
   return characters.length > SUMMARY_CHARS ? `${characters.slice(0, SUMMARY_CHARS).join('')}…` : start
 }
 
+/** A line of text: white space is a blank, other control characters are U+FFFD. */
+const printable = (text) => text.replace(/[\t\n\r]/g, ' ').replace(/\p{Cc}/gu, '\ufffd')
+
 /** `bytes`, or undefined without data. */
 const maybeBytes = (data, what) => (data === undefined || data === null ? undefined : bytes(data, what))
 
@@ -173,7 +176,7 @@ class Record {
   toString() {
     const { offset, kind, key, value } = this.#fields()
     const content = value === undefined ? key : `${key}=${value}`
-    return content === undefined ? `${offset} ${kind}` : `${offset} ${kind} ${content}`
+    return content === undefined ? `${offset} ${kind}` : `${offset} ${kind} ${printable(content)}`
   }
   [inspect.custom](depth, options) {
     return `Record ${inspect(this.#fields(), options)}`

@@ -88,6 +88,9 @@ test('a record prints its fields', async (t) => {
   const [empty, deleted] = await collect(topic.records('-2'))
   assert.deepStrictEqual([String(empty), String(deleted)], ['7 PUT k=', '8 DELETE k'])
   assert.ok(!inspect(deleted).includes('value') && inspect(empty).includes("value: ''"))
+  // A record is one line, without control characters.
+  await topic.put('a\n9 PUT b', 'x\x1b[2J\ty')
+  assert.strictEqual(String(await topic.at(9)), '9 PUT a 9 PUT b=x\ufffd[2J y')
 })
 
 test('a verdict that is not VALID is a value', async (t) => {

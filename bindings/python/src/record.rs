@@ -27,7 +27,17 @@ fn summary(bytes: &[u8], quoted: bool) -> String {
     if quoted {
         format!("{start:?}{rest}")
     } else {
-        format!("{start}{rest}")
+        let line: String = start.chars().map(printable).collect();
+        format!("{line}{rest}")
+    }
+}
+
+/// A character in a line of text: white space is a blank, other control characters are U+FFFD.
+fn printable(c: char) -> char {
+    match c {
+        '\t' | '\n' | '\r' => ' ',
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
     }
 }
 

@@ -500,6 +500,10 @@ def test_a_record_prints_its_fields(topic: weir.Topic) -> None:
     assert repr(empty) == '<weir.Record 5 PUT key="k" value="">'
     assert repr(deleted) == '<weir.Record 6 DELETE key="k">'
     assert repr(topic.at(1)) == "<weir.Record 1 CREATE>"
+    # A record is one line, without control characters.
+    topic.put("a\n9 PUT b", "x\x1b[2J\ty")
+    assert str(topic.at(7)) == "7 PUT a 9 PUT b=x\ufffd[2J y"
+    assert repr(topic.at(7)).endswith(r'key="a\n9 PUT b" value="x\u{1b}[2J\ty">')
 
 
 def test_a_negative_time_is_an_error_with_its_name(topic: weir.Topic) -> None:

@@ -41,7 +41,9 @@ public record Stored(long offset, long intention, Instant time, TopicRecord.Kind
         try {
             String text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
             int end = text.offsetByCodePoints(0, Math.min(SHOWN, text.codePointCount(0, text.length())));
-            return end == text.length() ? text : text.substring(0, end) + "…";
+            // In one line: white space is a blank, other control characters are U+FFFD.
+            String line = text.substring(0, end).replaceAll("[\\t\\n\\r]", " ").replaceAll("\\p{Cc}", "\ufffd");
+            return end == text.length() ? line : line + "…";
         } catch (CharacterCodingException binary) {
             return "<" + bytes.length + " bytes>";
         }

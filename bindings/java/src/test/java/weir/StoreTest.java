@@ -134,9 +134,10 @@ class StoreTest {
             // A deleted key has no value, unlike a key with an empty one.
             topic.put(bytes("k"), new byte[0]);
             topic.delete(bytes("k"));
+            topic.put(bytes("a\n9 PUT b"), bytes("x\u001b[2J\ty"));
             String cut = "3 PUT " + "k".repeat(100) + "…=" + "é".repeat(100) + "…";
             List<String> wanted = List.of("1 CREATE", "2 PUT 4711={\"state\":\"open\"}", cut,
-                    "4 PUT <1 bytes>=<2 bytes>", "5 PUT k=", "6 DELETE k");
+                    "4 PUT <1 bytes>=<2 bytes>", "5 PUT k=", "6 DELETE k", "7 PUT a 9 PUT b=x\ufffd[2J y");
             try (var records = topic.records(From.start())) {
                 assertEquals(wanted, records.map(Object::toString).toList());
             }
