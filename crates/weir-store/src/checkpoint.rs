@@ -35,13 +35,16 @@ fn write_and_remove_old(
     let index = checkpoint.snapshot.index;
     let written = checkpoint.write(disk, engine.identity.store_id);
     if let Err(error) = written {
-        if matches!(
+        let is_sync = matches!(
             &error,
             StoreError::Io {
                 verb: IoVerb::Sync,
                 ..
             }
-        ) {
+        );
+        // Without a free descriptor, the sync of a directory did not start. The next checkpoint
+        // repeats all syncs.
+        if is_sync && !error.lacks_descriptors() {
             // The data that the failed sync covered may never reach the disk (DF1).
             return Err(engine.poison(error));
         }

@@ -443,6 +443,34 @@ fn a_checkpoint_that_fails_midway_leaves_nothing_unsynced() {
 }
 
 #[test]
+fn a_checkpoint_that_lacks_descriptors_is_repeated_and_does_not_stop_the_store() {
+    for path in ["topics/00000001", "topics", "snapshots"] {
+        let disk = SimDisk::new();
+        let gate = Gate::new(disk.clone());
+        let store = open(gate.disk());
+        for topic in ["a", "b"] {
+            create(&store, topic);
+            execute(&store, &[put(topic, b"k", &[1; 900])]);
+        }
+        let before = state(&store);
+        gate.rule(Op::SyncDir, path, Rule::Fail(EMFILE));
+        let failed = store.checkpoint().unwrap_err();
+        assert_eq!(
+            failed.code(),
+            ErrorCode::TooFewDescriptors,
+            "{path}: {failed}"
+        );
+        assert!(!store.is_poisoned(), "{path}");
+        gate.release();
+        store.compact_log().unwrap();
+        for seed in 0..4 {
+            let store = open(Arc::new(disk.power_cut(seed)));
+            assert_eq!(state(&store), before, "{path}");
+        }
+    }
+}
+
+#[test]
 fn a_segment_that_could_not_be_opened_for_its_sync_is_synced_later() {
     let disk = SimDisk::new();
     let gate = Gate::new(disk.clone());
