@@ -12,6 +12,7 @@ use weir_store::StoreError;
 use super::buffer::{OUT_BYTES_HIGH, Outgoing};
 use super::refuse;
 use crate::queued_write::QueuedWrite;
+use crate::sessions::SessionGuard;
 
 /// Bytes of lines after which a COMMITTED is sent and a new one is started.
 const LINES_BYTES: usize = 64 << 10;
@@ -75,6 +76,21 @@ impl Answers {
 
     pub(super) fn wait(&mut self, waiting: PendingWrite) {
         self.pending.push_back(PendingResponse::Outcomes(waiting));
+    }
+
+    /// Keeps the session in use until the verdict of the newest write, also after the connection.
+    pub(super) fn hold(&mut self, session: SessionGuard) {
+        let newest = self
+            .pending
+            .iter_mut()
+            .rev()
+            .find_map(|response| match response {
+                PendingResponse::Outcomes(write) => Some(write),
+                PendingResponse::Packet(_) => None,
+            });
+        if let Some(write) = newest {
+            write.queued.hold(Some(session));
+        }
     }
 
     /// Whether this node does not know the outcome of a write of the session. Later writes get no

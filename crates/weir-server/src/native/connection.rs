@@ -253,8 +253,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Event::Broken => break,
             }
         }
-        if let Some(session) = &self.session {
+        if let Some(session) = self.session.take() {
             self.port.release(session.client, self.number);
+            self.answers.hold(session);
         }
     }
 

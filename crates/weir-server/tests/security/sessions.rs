@@ -236,3 +236,22 @@ fn a_session_counts_until_the_verdict_of_its_write() {
     let full = ask('2');
     assert!(full.starts_with("http/1.1 503 "), "{full}");
 }
+
+#[test]
+fn a_session_of_an_ended_connection_counts_until_the_verdict_of_its_write() {
+    let files = Files::new();
+    let a = files.token("a", &["all **"]);
+    let world = files.start(|config| {
+        config.sessions_per_principal_max = 1;
+        config.write_timeout = Duration::from_millis(100);
+    });
+    world.create("t");
+    let (mut peer, opened) = hello(&world, &a, CLIENT, "");
+    assert_line(&opened, "_notice_hello");
+    let _blocked = BlockedThread::new(&world.store, "t");
+    peer.send(b"\n:_topic\tt\n_request_put\nx\n|\n\n_request_bye\n|\n");
+    // The server ends the connection, although the write is still in the queue.
+    assert_eq!(peer.read(), None);
+    let (_, full) = hello(&world, &a, &"2".repeat(32), "");
+    assert_line(&full, "_failure_busy");
+}
