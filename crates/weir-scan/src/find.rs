@@ -34,8 +34,9 @@ pub fn find(item: &[u8], paths: &PathSet, out: &mut Vec<Value>) -> Result<(), Sc
 /// let items = [&br#"{"id":7,"at":[1,2]}"#[..], br#"{"at":[3]}"#];
 /// let mut table = Vec::new();
 /// find_each(items, &paths, &mut table);
-/// let texts: Vec<&[u8]> = table.iter().zip([0, 0, 1, 1]).map(|(v, n)|
-/// v.span.of(items[n])).collect(); assert_eq!(texts, [&b"7"[..], b"1", b"", b"3"]);
+/// let rows = table.chunks(paths.len()).zip(items);
+/// let texts = rows.map(|(row, item)| [row[0].span.of(item), row[1].span.of(item)]);
+/// assert_eq!(texts.collect::<Vec<_>>(), [[&b"7"[..], b"1"], [&b""[..], b"3"]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn find_each<'a>(

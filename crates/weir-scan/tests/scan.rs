@@ -393,25 +393,17 @@ fn a_table_has_a_row_for_each_item() {
     assert_eq!(table, [Value::default(); 2]);
 }
 
-/// The first member of a large item is found without reading the rest. The test compares the time
-/// with that for the last member of the same item.
+/// A search does not check the whole item first: the end of this large item is missing. The
+/// claim of `lab/experiments/query-file.toml` bounds the time.
 #[test]
-fn the_first_member_is_found_without_reading_the_rest() {
-    let rest = "[\"value\",{}],".repeat(100_000);
-    let item = format!("{{\"first\":1,\"rest\":[{rest}0],\"last\":2}}");
-    let time = |path: &str| {
-        let paths = PathSet::new(&[path.parse().unwrap()]).unwrap();
-        let mut out = Vec::new();
-        let once = |_| {
-            let begin = std::time::Instant::now();
-            find(item.as_bytes(), &paths, &mut out).unwrap();
-            assert_ne!(out[0].tag, Tag::Undefined);
-            begin.elapsed()
-        };
-        (0..5).map(once).min().unwrap()
-    };
-    let (first, last) = (time("$.first"), time("$.last"));
-    assert!(first * 20 < last, "{first:?} {last:?}");
+fn the_first_member_of_a_truncated_item_is_found() {
+    let rest = "[\"value\",{}],".repeat(10_000);
+    let item = format!("{{\"first\":1,\"rest\":[{rest}\"\u{e9}");
+    assert_eq!(found(&item, &["$.first"]), Some(vec!["1"]));
+    assert_eq!(found(&item, &["$.rest[0][0]"]), Some(vec!["\"value\""]));
+    for path in ["$.rest[10000]", "$.last", "$.rest"] {
+        assert_eq!(found(&item, &[path]), None, "{path}");
+    }
 }
 
 #[test]
