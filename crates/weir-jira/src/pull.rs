@@ -482,7 +482,11 @@ impl<'a> Pull<'a> {
     /// Stores a page of changes, then advances the watermark.
     fn store_page(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
         self.store_changed(rows)?;
-        let newest = rows.iter().filter_map(|(_, issue)| updated(issue)).max();
+        // An importer can give an issue a time in the future: later changes would be before the
+        // watermark. Clocks can differ by less than a day.
+        let end = self.options.now_ms.saturating_add(DAY_MS);
+        let times = rows.iter().filter_map(|(_, issue)| updated(issue));
+        let newest = times.filter(|ms| *ms <= end).max();
         if self.whole_project.is_none() && newest > self.cursor.watermark_ms {
             self.cursor.watermark_ms = newest;
             self.save()?;

@@ -521,6 +521,24 @@ fn the_time_zone_of_the_account_does_not_affect_a_pull() {
     }
 }
 
+/// An importer can give an issue a time in the future. Later changes of other issues are not before
+/// the watermark.
+#[test]
+fn a_time_in_the_future_does_not_advance_the_watermark() {
+    let world = World::new(small());
+    world.pull();
+    let today = world.options();
+    world.advance(10 * 86_400_000);
+    world.edit("AA-1", &json!({"summary": "imported"}));
+    let report = pull(&world.client, &world.replica, &today).unwrap();
+    assert_eq!(report.stored, 1, "{report:?}");
+    let cursor: Value = world.replica.read("cursors", "issues").unwrap().unwrap();
+    let watermark = cursor["watermark_ms"].as_i64().unwrap();
+    assert!(watermark <= today.now_ms, "{cursor}");
+    world.pull();
+    world.converged();
+}
+
 /// The dates of a query without a request are those of the account, as at the site.
 #[test]
 fn a_day_of_a_query_is_in_the_time_zone_of_the_account() {
