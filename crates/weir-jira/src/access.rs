@@ -323,6 +323,10 @@ pub fn rights(client: &Client) -> Result<Vec<Right>> {
 
 fn is_loopback(url: &str) -> bool {
     let host = url.strip_prefix("http://").unwrap_or(url);
+    // In `http://127.0.0.1:80@example.com`, the host follows `@`.
+    if host.contains('@') {
+        return false;
+    }
     ["127.0.0.1", "localhost", "[::1]"].iter().any(|own| {
         let rest = host.strip_prefix(own);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
@@ -389,11 +393,16 @@ mod tests {
             ..site.clone()
         };
         assert!(far.save(folder.path(), "x", Some("s3cret")).is_err());
-        let near = Site {
-            api_url: "http://127.0.0.1.example.com".to_owned(),
-            ..site
-        };
-        assert!(near.save(folder.path(), "x", Some("s3cret")).is_err());
+        for api_url in [
+            "http://127.0.0.1.example.com",
+            "http://127.0.0.1:80@example.com",
+        ] {
+            let near = Site {
+                api_url: api_url.to_owned(),
+                ..site.clone()
+            };
+            assert!(near.save(folder.path(), "x", Some("s3cret")).is_err());
+        }
     }
 
     #[test]

@@ -761,10 +761,7 @@ fn value_keys(issue: &Value) -> Vec<Box<str>> {
 fn row(issue: &Value, pending: u32) -> Row {
     let fields = &issue["fields"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let at = |value: &Value| {
-        let parsed = || value.as_str().and_then(time::parse);
-        value.as_i64().or_else(parsed).unwrap_or(0)
-    };
+    let at = |value: &Value| value.as_str().and_then(time::parse).unwrap_or(0);
     let labels = fields["labels"].as_array().into_iter().flatten();
     Row {
         id: text(&issue["id"]),

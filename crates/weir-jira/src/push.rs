@@ -307,7 +307,7 @@ impl Push<'_> {
             JiraError::Limited { wait, issue, .. } => {
                 let ms = i64::try_from(wait.as_millis()).unwrap_or(BACK_OFF_MAX_MS);
                 if issue {
-                    op.not_before_ms = self.now_ms + ms;
+                    op.not_before_ms = self.now_ms.saturating_add(ms);
                     self.save_and_defer(op.clone(), found)?;
                     return Ok(None);
                 }

@@ -218,6 +218,23 @@ fn a_limit_on_one_issue_delays_only_that_issue() {
     assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "edited");
 }
 
+/// The site requests a pause of millions of years. The operation waits until the user sends it
+/// again.
+#[test]
+fn a_limit_on_one_issue_that_never_ends_is_ended_by_the_user() {
+    let world = pulled();
+    queue(&world);
+    let fault = json!({"name": "429", "retry_after": "9223372036854775",
+        "reason": "jira-per-issue-on-write"});
+    world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &fault);
+    let report = world.push();
+    assert_eq!(report.waiting, 3, "{report:?}");
+    let outbox = world.outbox();
+    let first = outbox.ops().unwrap().remove(0).id;
+    outbox.resolve(&first, Choice::Retry, None, None).unwrap();
+    assert_eq!(world.push().waiting, 0);
+}
+
 #[test]
 fn a_long_limit_ends_the_push_and_keeps_the_outbox() {
     let world = pulled();
