@@ -25,6 +25,9 @@ const SONAME: &str = "libweir.so.0";
 /// System libraries that the static library needs.
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
+/// The error for an unset variable in the command of a page.
+const EMPTY_PREFIX: &str = "the prefix is empty: set PREFIX to a directory for the library";
+
 /// The profile of the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
@@ -49,6 +52,7 @@ pub(crate) fn command(rest: &[&str]) -> anyhow::Result<()> {
         }
     }
     let prefix = prefix.context("expected `--prefix DIRECTORY`")?;
+    ensure!(!prefix.as_os_str().is_empty(), EMPTY_PREFIX);
     install(&prefix, profile, with_static)?;
     println!("installed in {}", prefix.display());
     Ok(())
@@ -247,4 +251,16 @@ pub(crate) fn check_names(prefix: &Path) -> anyhow::Result<()> {
         soname.trim()
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EMPTY_PREFIX, command};
+
+    #[test]
+    fn an_empty_prefix_is_an_error() {
+        let result = command(&["install", "--prefix", ""]);
+        let error = result.map_err(|error| error.to_string());
+        assert_eq!(error, Err(EMPTY_PREFIX.to_owned()));
+    }
 }
