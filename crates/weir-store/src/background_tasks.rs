@@ -6,7 +6,8 @@
 //! offset is written. Closing the store writes the remaining cursors.
 //!
 //! Invariant: a deferred cursor is removed only after it, or a newer one, has a verdict, or if its
-//! intention is invalid. So a flush returns an error as long as a cursor is not in the log.
+//! intention is invalid, or if its group is reset or deleted. So a flush returns an error as long as
+//! a cursor of an unchanged group is not in the log.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A deferred cursor. It remains in the map while it is being written.
 #[derive(Clone, Copy, Debug)]
-struct DeferredCursor {
+pub(crate) struct DeferredCursor {
     generation: u64,
     offset: u64,
     /// `None` if only a flush or a close writes it.
@@ -46,8 +47,8 @@ impl DeferredCursor {
 }
 
 /// Topic and group.
-type GroupKey = (String, String);
-type CursorEntry = (GroupKey, DeferredCursor);
+pub(crate) type GroupKey = (String, String);
+pub(crate) type CursorEntry = (GroupKey, DeferredCursor);
 
 #[derive(Debug, Default)]
 struct State {
@@ -162,6 +163,40 @@ impl BackgroundTasks {
         if deferred.is_some_and(|cursor| cursor.position() <= (generation, offset)) {
             state.cursors.remove(&key);
         }
+    }
+
+    /// Removes and returns the deferred cursors of the groups that these intentions reset or delete.
+    /// If such a cursor were written later, it would undo the reset.
+    pub(crate) fn take_ended(&self, intentions: &[Intention<'_>]) -> Vec<CursorEntry> {
+        let ended = intentions
+            .iter()
+            .filter_map(|intention| match intention.operation {
+                Operation::Cursor {
+                    group,
+                    step: GroupStep::Reset { .. } | GroupStep::Delete,
+                } => Some((intention.topic.to_owned(), group.to_owned())),
+                _ => None,
+            });
+        let mut taken = Vec::new();
+        for key in ended {
+            let cursor = self.shared.state.lock().cursors.remove(&key);
+            taken.extend(cursor.map(|cursor| (key, cursor)));
+        }
+        taken
+    }
+
+    /// Defers cursors again that [`take_ended`](Self::take_ended) returned, unless the group has a
+    /// deferred cursor now.
+    pub(crate) fn restore(&self, cursors: Vec<CursorEntry>) {
+        if cursors.is_empty() {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        for (key, cursor) in cursors {
+            state.cursors.entry(key).or_insert(cursor);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
     }
 
     /// Writes all deferred cursors, or only the cursor of one group. Blocks until their verdicts

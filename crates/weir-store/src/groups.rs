@@ -234,6 +234,8 @@ impl Store {
     /// group in this time. [`flush_cursors`](Self::flush_cursors) and a close write it earlier.
     /// [`group_step`](Self::group_step) moves the cursor at once. If the write fails and a later
     /// attempt can succeed, the store retries it.
+    ///
+    /// A later reset or delete of the group through this store discards the scheduled move.
     pub fn move_cursor(
         &self,
         topic: &str,

@@ -364,9 +364,13 @@ impl Store {
         if background_tasks::sets_limits(intentions) {
             self.background.watch_retention(&self.maintenance_handle());
         }
-        self.engine
-            .queue
-            .propose(Author::Client, intentions, prepared, notify)
+        let ended = self.background.take_ended(intentions);
+        let queue = &self.engine.queue;
+        let proposed = queue.propose(Author::Client, intentions, prepared, notify);
+        if proposed.is_err() {
+            self.background.restore(ended);
+        }
+        proposed
     }
 
     /// Whether these intentions would wait in the slow lane if they were proposed

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use weir_core::group::GroupSetup;
-use weir_core::{ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep};
+use weir_core::{ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep, Intention, Operation};
 use weir_store::disk::{SimDisk, SimFailure, SimOp};
 use weir_store::replica::{EntryId, IntentionLog, LatencyClass, ProposedBatch};
 use weir_store::{OpenOptions, Store, StoreError};
@@ -213,4 +213,31 @@ fn an_invalid_cursor_does_not_discard_the_others() {
     assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
     store.flush_cursors().unwrap();
     assert_eq!(cursor(&store), 7);
+}
+
+fn reset(group: &str) -> Intention<'_> {
+    let step = GroupStep::Reset { offset: 5 };
+    Intention::new("t", Operation::Cursor { group, step })
+}
+
+#[test]
+fn a_deferred_cursor_does_not_undo_a_reset() {
+    let (store, _provider) = open(NEVER);
+    move_cursor(&store, 30);
+    // A call that is not accepted changes nothing.
+    let invalid = "x".repeat(1_000);
+    assert!(store.propose(&[reset("g"), reset(&invalid)]).is_err());
+    store.flush_cursors().unwrap();
+    assert_eq!(cursor(&store), 30);
+    move_cursor(&store, 40);
+    store.propose(&[reset("g")]).unwrap().wait().unwrap();
+    store.flush_cursors().unwrap();
+    assert_eq!(cursor(&store), 5);
+    // The cursor does not move in a new group of this name either.
+    move_cursor(&store, 30);
+    store.group_step("t", "g", GroupStep::Delete).unwrap();
+    let setup = GroupSetup::new(GroupMode::Exclusive);
+    store.group_step("t", "g", GroupStep::Open(setup)).unwrap();
+    store.flush_cursors().unwrap();
+    assert_eq!(cursor(&store), 0);
 }
