@@ -32,7 +32,7 @@ use crate::error::{IoVerb, StoreError};
 use crate::snapshot;
 use crate::store::Store;
 use crate::topic::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
-use crate::topic::files::{BlockRef, BlockStorage, Segment, TopicFiles};
+use crate::topic::files::{BlockRef, BlockStorage, Segment, TopicFiles, path};
 use crate::topic::writer::{SEGMENT_BYTES, create};
 
 /// The result of a topic compaction.
@@ -92,7 +92,11 @@ impl Store {
         let Some(through) = input.blocks.last().map(|block| block.last) else {
             return Ok(TopicCompactReport::default());
         };
-        let (blocks, report) = self.write_compacted(id, &input)?;
+        let written = self.write_compacted(id, &input);
+        if written.is_err() {
+            self.remove_new_segments(&input);
+        }
+        let (blocks, report) = written?;
         self.run_on_commit_thread(move |committer| {
             let topics = &mut committer.applier.lock().topics;
             if let Some(writer) = topics.writers.get_mut(id.index()) {
@@ -115,6 +119,17 @@ impl Store {
             }
         }
         Ok(report)
+    }
+
+    /// Removes the segments of a compaction that failed before they became a part of the topic. A
+    /// full disk may be the cause, and every retry writes further segments.
+    fn remove_new_segments(&self, input: &Input) {
+        for number in input.first_segment..input.end_segment {
+            let path = path(input.files.id, number);
+            input.files.cache.evict(&path);
+            // Most of the reserved numbers have no file. The next open removes what is left.
+            drop(self.disk.remove(&path));
+        }
     }
 
     /// Closes the current segment and returns everything up to its end.

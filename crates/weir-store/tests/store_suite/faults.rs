@@ -542,6 +542,30 @@ fn a_compaction_that_cannot_write_removes_nothing_and_the_store_continues() {
 }
 
 #[test]
+fn a_failed_compaction_leaves_no_new_segment() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    create_with(&store, "t", &latest());
+    let items = (0..300_u32).map(|n| ((n % 7).to_be_bytes(), [1; 500]));
+    put_many(&store, "t", items);
+    store.checkpoint().unwrap();
+    let segments = || -> Vec<String> {
+        let files = disk.files().into_iter();
+        files.filter(|path| path.ends_with(".seg")).collect()
+    };
+    let before = segments();
+    gate.rule(Op::Sync, "topics/", Rule::Fail(ENOSPC));
+    for _ in 0..3 {
+        assert!(store.compact_topic("t").is_err());
+        assert_eq!(segments(), before);
+    }
+    gate.release();
+    store.compact_topic("t").unwrap();
+    assert_eq!(keys(&store, "t").len(), 7);
+}
+
+#[test]
 fn a_key_is_never_found_before_its_record() {
     let gate = Gate::new(SimDisk::new());
     let store = Arc::new(open(gate.disk()));
