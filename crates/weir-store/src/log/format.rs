@@ -180,7 +180,7 @@ impl SegmentHeader {
             previous_salt: fields.u64(),
             ..header
         };
-        let is_valid = flags & 0xFC == 0
+        let is_valid = flags & !0b11 == 0
             && header_bytes == 4096
             && sector_bytes == 512
             && fields.rest_is_zero(4)
@@ -575,6 +575,22 @@ mod tests {
                 "bit {bit}"
             );
             bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn an_unknown_flag_of_a_segment_is_refused() {
+        for bit in 2..16 {
+            let mut bytes = segment().encode();
+            bytes[10 + bit / 8] |= 1 << (bit % 8);
+            let end = bytes.len() - 4;
+            let sum = crc(&bytes[..end]);
+            bytes[end..].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(
+                SegmentHeader::decode(&bytes),
+                Err(Undecodable::Unknown),
+                "bit {bit}"
+            );
         }
     }
 
