@@ -171,6 +171,10 @@ impl LogReader {
                 // A segment gets a successor only after its last batch was published. That batch
                 // may have been published since the check above.
                 if cursor.position >= cursor.segment.end() {
+                    if after.header.next_index > self.next {
+                        // The segments between were purged meanwhile.
+                        self.not_purged()?;
+                    }
                     self.enter(after, FIRST_POSITION)?;
                 }
                 continue;

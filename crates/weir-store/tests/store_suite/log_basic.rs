@@ -204,6 +204,32 @@ fn a_purge_removes_segments_and_a_reset_removes_all() {
 }
 
 #[test]
+fn a_reader_in_a_purged_segment_does_not_skip_purged_entries() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _) = open(&directory);
+    for index in 1..=400 {
+        log.append(3, 1, &[&payload(index)]).unwrap();
+    }
+    log.sync().unwrap();
+    let mut reader = log.reader(LogIndex(1));
+    reader.next(LogIndex(400)).unwrap().unwrap();
+    assert!(log.stats().segments > 2);
+    log.purge_through(LogIndex(400)).unwrap();
+    assert_eq!(log.stats().segments, 1);
+    // The reader has the first segment open and can read it to its end.
+    let ended = loop {
+        match reader.next(LogIndex(400)) {
+            Ok(Some(_)) => {}
+            other => break other,
+        }
+    };
+    match ended {
+        Err(StoreError::IndexOutOfRange { low: 401, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_truncated_suffix_is_removed_and_its_indexes_are_used_again() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(&directory);
