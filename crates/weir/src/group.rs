@@ -261,10 +261,12 @@ impl Group {
         let verdict = self.step(GroupStep::Join { member, takeover })?;
         match verdict.reason() {
             None => {
-                self.generation = verdict.intention().0;
+                // If the position cannot be read, the next claim joins again.
+                self.generation = 0;
                 self.reader = None;
                 self.after = self.cursor()?;
                 (self.returned, self.acknowledged) = (self.after, self.after);
+                self.generation = verdict.intention().0;
                 Ok(true)
             }
             Some(ErrorCode::NotOwner) => Ok(false),

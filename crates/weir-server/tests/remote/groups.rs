@@ -8,6 +8,7 @@ use weir::{
 };
 
 use crate::proxy::Proxy;
+use crate::redirect::{Script, peer};
 use crate::world::World;
 
 const NOW: Duration = Duration::ZERO;
@@ -417,4 +418,19 @@ fn a_waiting_claim_ends_when_the_server_stops() {
         matches!(code, ErrorCode::Unreachable | ErrorCode::Draining),
         "{code:?}"
     );
+}
+
+/// Otherwise, the member would read the topic from its start again.
+#[test]
+fn a_member_that_cannot_read_its_position_joins_again() {
+    let (address, seen) = peer(vec![Script::Owner]);
+    let remote = Weir::connect(&format!("weir://{address}")).unwrap();
+    let topic = remote.topic("t").unwrap();
+    let mut owner = member(&topic, "g", GroupMode::Exclusive, "m");
+    for joins in 1..=2 {
+        assert!(owner.claim(1, NOW).is_err());
+        let seen = seen.lock().unwrap();
+        let writes = seen.iter().filter(|one| **one == b"write");
+        assert_eq!(writes.count(), joins);
+    }
 }

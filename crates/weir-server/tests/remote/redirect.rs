@@ -26,11 +26,14 @@ pub(crate) enum Script {
     Lagging(Vec<u8>),
     /// Responds to HELLO with this store id; refuses all other requests, as it knows no leader.
     Leaderless([u8; 16]),
+    /// Executes writes, describes the exclusive group `g` before the first write, and refuses all
+    /// other requests.
+    Owner,
     /// Redirects the first request, with this store id in HELLO.
     Request(String, [u8; 16]),
 }
 
-/// The accepted connections, with the token of each.
+/// The accepted connections, with the token of each; also the writes of `Script::Owner`.
 pub(crate) type Seen = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// Runs a script for each connection; the last script is repeated.
@@ -126,6 +129,10 @@ fn serve<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
                     send(&mut stream, &Packet::tagged(packet.tag, response));
                 }
                 (Message::Empty, _) | (_, Script::Silent(_) | Script::Lagging(_)) => {}
+                (message, Script::Owner) => {
+                    let response = owner(message, tokens);
+                    send(&mut stream, &Packet::tagged(packet.tag, response));
+                }
                 (_, Script::Leaderless(_)) => {
                     let mut refusal = RefusalMessage::new(ErrorCode::NoLeader);
                     refusal.retry_ms = Some(100);
@@ -146,6 +153,23 @@ fn serve<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
             Ok(0) | Err(_) => return,
             Ok(count) => bytes.extend_from_slice(&more[..count]),
         }
+    }
+}
+
+/// The response of `Script::Owner`.
+fn owner(message: &Message<'_>, seen: &Seen) -> Message<'static> {
+    let mut seen = seen.lock().unwrap();
+    match message {
+        Message::Write { .. } => {
+            seen.push(b"write".to_vec());
+            let lines = b"0 1 VALID 0 7 0 0 0 -";
+            Message::Committed { lines }
+        }
+        Message::Group { .. } if seen.iter().all(|one| *one != b"write") => {
+            let lines = b"g 1 5 5 5 0 0 0 - 0 0 0 30000 0 100 - - -";
+            Message::GroupsResponse { more: false, lines }
+        }
+        _ => Message::Refusal(RefusalMessage::new(ErrorCode::Forbidden)),
     }
 }
 
