@@ -21,6 +21,7 @@ use crate::caller::Caller;
 use crate::confirm::confirm;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::place::{self, Access};
+use crate::query::check_consumer;
 use crate::record;
 use crate::report::{Failure, FailureContext, usage};
 use crate::words::position;
@@ -547,6 +548,7 @@ pub(crate) fn tail(
         let wait = if follow { FOLLOW_WAIT } else { Duration::ZERO };
         let works = handle.claim(max, wait).failed(failed)?;
         if works.is_empty() && follow {
+            check_consumer()?;
             // This member is still active, so it renews its ownership.
             handle.extend(&works, wait).failed(failed)?;
             continue;

@@ -34,6 +34,7 @@ use crate::place::{self, Access, Where};
 use crate::report::{Failure, note, usage};
 use crate::settings;
 
+pub(crate) use self::consumer::check as check_consumer;
 pub(crate) use self::text::{failed as filter_failed, parse_param};
 
 /// Bytes of a page of a file. A longer line makes its page longer.

@@ -8,6 +8,7 @@
 //! Invariants:
 //! - No record is printed twice or out of order.
 //! - A pause precedes each check for new records.
+//! - Without new records, the command ends soon after the reader of its output.
 
 mod follow;
 mod merge;
@@ -29,7 +30,7 @@ use crate::follower::{FOLLOW_PAUSE, FollowerProgress, access, open, open_now};
 use crate::group::{self, Until};
 use crate::output::{Output, Shape};
 use crate::place::{self, Access, Where};
-use crate::query::{filter_failed, parse_param};
+use crate::query::{check_consumer, filter_failed, parse_param};
 use crate::record;
 use crate::report::{Failure, FailureContext, note, usage};
 use crate::words::position;
@@ -230,6 +231,7 @@ fn directory_as_group(
         }
         if left > 0 {
             std::thread::sleep(FOLLOW_PAUSE);
+            check_consumer()?;
             if !watch.may_skip_open() {
                 opened = open_now(caller, Access::Change)?;
             }
@@ -277,6 +279,7 @@ fn directory(
         opened = None;
         if state.left > 0 {
             std::thread::sleep(FOLLOW_PAUSE);
+            check_consumer()?;
             if !watch.may_skip_open() {
                 opened = open_now(caller, access)?;
             }

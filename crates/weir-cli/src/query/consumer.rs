@@ -102,7 +102,7 @@ pub(super) fn wait_until_read() -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The reader has closed the pipe.
-pub(super) fn check() -> anyhow::Result<()> {
+pub(crate) fn check() -> anyhow::Result<()> {
     let out = stdout();
     let mut fds = [PollFd::new(&out, PollFlags::empty())];
     let at_once = Timespec {

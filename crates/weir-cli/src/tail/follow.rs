@@ -14,6 +14,7 @@ use weir::{ErrorCode, ReadFrom, TopicReader, Weir};
 use super::State;
 use crate::follower::FOLLOW_PAUSE;
 use crate::output::Output;
+use crate::query::check_consumer;
 use crate::report::{Failure, note};
 
 /// How often the command lists the topics to find new ones.
@@ -71,6 +72,7 @@ impl<'a> Follow<'a> {
         if state.left == 0 {
             return Ok(());
         }
+        check_consumer()?;
         let now = Instant::now();
         if self.readers.len() == 1 {
             for reader in self.readers.values_mut() {

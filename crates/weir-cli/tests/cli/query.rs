@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::run::{Place, done};
+use crate::run::{Done, Place, done};
 use crate::served::Served;
 
 const A: &str =
@@ -1240,20 +1240,41 @@ fn a_consumer_that_ends_ends_a_query_that_waits_for_records() {
     follow(&served.url);
 }
 
+/// Runs a script with `weir` in the search path.
+fn bash(place: &Place, script: &str) -> Done {
+    let mut bash = place.command("bash");
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir")).parent();
+    let path = std::env::var("PATH").unwrap();
+    bash.env("PATH", format!("{}:{path}", bin.unwrap().display()));
+    bash.args(["-c", script]);
+    done(bash.output().unwrap())
+}
+
+/// No record arrives after the reader of the pipe has ended.
+#[test]
+fn a_tail_that_waits_ends_when_the_reader_of_its_output_ends() {
+    let place = Place::new();
+    place.words(&["put", "o", "1", "-q", "--at", "data"]).ok();
+    let follow = |options: &str| {
+        let tail = format!("weir tail o -f -q {options} | head -n 1");
+        let done = bash(&place, &format!("{tail}; echo ${{PIPESTATUS[0]}} >&2"));
+        assert_eq!(done.text().lines().count(), 1, "{tail}");
+        assert_eq!(done.err, "141\n", "{tail}");
+    };
+    follow("-o raw --at data");
+    follow("-o jsonl --at data --group mail");
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    follow(&format!("-o raw --at {}", served.url));
+    follow("-o raw --at data");
+}
+
 #[test]
 fn a_closed_output_ends_the_run_by_sigpipe() {
     let place = Place::new();
     let line = |n: usize| format!("{{\"n\":{n}}}\n");
     place.write("a.ndjson", (0..200_000).map(line).collect::<String>());
     place.run("import a.ndjson -t t -q").ok();
-    let shell = |script: &str| {
-        let mut shell = place.command("bash");
-        let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir")).parent();
-        let path = std::env::var("PATH").unwrap();
-        shell.env("PATH", format!("{}:{path}", bin.unwrap().display()));
-        shell.args(["-c", script]);
-        crate::run::done(shell.output().unwrap())
-    };
+    let shell = |script: &str| bash(&place, script);
     for command in [
         "query a.ndjson --select '$.n' -r",
         "query --topic t --select '$.n' -r",
