@@ -416,10 +416,12 @@ impl Group {
             Settle::Extend { .. } if exclusive => {
                 let generation = self.generation;
                 let verdict = self.step(GroupStep::Renew { generation })?;
-                Ok(match verdict.reason() {
-                    None => Vec::new(),
-                    Some(_) => claims.iter().map(|claim| claim.offset).collect(),
-                })
+                if verdict.is_valid() {
+                    return Ok(Vec::new());
+                }
+                // The next claim joins again.
+                self.generation = 0;
+                Ok(claims.iter().map(|claim| claim.offset).collect())
             }
             Settle::Extend { lease } => {
                 let lease_ms = at_most_a_day("lease", millis(lease).max(1))?;

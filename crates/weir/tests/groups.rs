@@ -221,3 +221,26 @@ fn the_latest_values_come_before_new_records() {
     assert_eq!(next(latest.next()), (b"a".to_vec(), b"2".to_vec(), false));
     assert!(latest.next().is_none());
 }
+
+#[test]
+fn a_member_that_has_lost_its_ownership_gets_no_more_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_weir, topic) = topic(&dir);
+    for key in ["k0", "k1"] {
+        topic.put(key, "v").unwrap();
+    }
+    let join = |name: &str| {
+        topic
+            .group("jobs", GroupMode::Exclusive)
+            .unwrap()
+            .member(name)
+    };
+    let (mut anna, mut bert) = (join("anna"), join("bert"));
+    let works = anna.claim(1, NOW).unwrap();
+    assert_eq!(anna.extend(&works, NOW).unwrap(), []);
+    bert.take_over().unwrap();
+    let lost = anna.extend(&works, NOW).unwrap();
+    assert_eq!(lost, [works[0].record().offset]);
+    let more = anna.claim(1, NOW).unwrap();
+    assert!(more.is_empty(), "bert owns the group");
+}
