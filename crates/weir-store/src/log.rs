@@ -502,7 +502,9 @@ impl Log {
             newest_segment: header.segment_id,
             ..self.start
         };
-        self.poison_on_failure(|log| write_start(&*log.disk, &start))?;
+        // The segment of the reset has its name, so the next open completes the reset. An entry that
+        // was appended to the old segment after this point would be lost.
+        write_start(&*self.disk, &start).map_err(|error| self.poison(error))?;
         self.start = start;
         self.enter(header, file);
         self.position = mark.end();

@@ -227,6 +227,20 @@ fn a_full_disk_is_reported_before_a_write_and_writes_resume() {
 }
 
 #[test]
+fn a_reset_that_cannot_write_the_start_file_accepts_no_entry() {
+    let (disk, mut log) = log();
+    log.append(1, 1, &[b"old"]).unwrap();
+    log.sync().unwrap();
+    // The first new file is the segment of the reset, the second is the start file.
+    disk.fail(SimOp::Create, 2, SimFailure::Io);
+    assert!(log.reset(LogIndex(1000), 9).is_err());
+    assert!(is_poisoned(&log.append(1, 1, &[b"lost"]).map(drop)));
+    drop(log);
+    let (log, _) = open(&disk.killed(), &options()).unwrap();
+    assert_eq!((log.first_index().0, log.last_index().0), (1000, 999));
+}
+
+#[test]
 fn a_segment_that_cannot_be_created_changes_nothing() {
     let (disk, mut log) = log();
     disk.fail(SimOp::Create, 1, SimFailure::Io);
