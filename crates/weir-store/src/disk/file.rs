@@ -45,17 +45,38 @@ fn file_id(stat: &rustix::fs::Stat) -> FileId {
     (stat.st_dev, stat.st_ino)
 }
 
+/// The directories in which a name is created if `path` is created with its parents.
+fn parents_of_missing(path: &Path) -> Vec<PathBuf> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let parent = |path: &Path| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    path.ancestors()
+        .take_while(is_missing)
+        .map(parent)
+        .collect()
+}
+
 const REPLACED: &str = "it was removed or replaced while the store was open";
 
 impl FileDisk {
-    /// Opens the directory `path`. Creates the directory (mode 0700) and its parents if they do not
-    /// exist.
+    /// Opens the directory `path`. Creates the directory (mode 0700) and its parents, durably, if they
+    /// do not exist.
     pub fn open(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
+        let parents = parents_of_missing(path);
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)?;
+        for parent in parents {
+            match File::open(parent) {
+                // A process may create a directory in a directory that it may not read.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                parent => parent?.sync_all()?,
+            }
+        }
         Self::open_existing(path)
     }
 
@@ -350,6 +371,18 @@ mod tests {
         };
         real.fill_with_zeros(3 << 20).unwrap();
         assert_eq!(real.len().unwrap(), 3 << 20);
+    }
+
+    #[test]
+    fn the_parent_of_every_new_directory_is_synced() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let parents = parents_of_missing(&root.join("a/b"));
+        assert_eq!(parents, [root.join("a"), root.to_owned()]);
+        FileDisk::open(&root.join("a/b")).unwrap();
+        assert!(parents_of_missing(&root.join("a/b")).is_empty());
+        let relative = parents_of_missing(Path::new("no such directory"));
+        assert_eq!(relative, [PathBuf::from(".")]);
     }
 
     #[test]
