@@ -1620,3 +1620,24 @@ fn json_and_verdicts_have_colours_on_request() {
         );
     }
 }
+
+/// On a terminal, a tail prints a table, and colours need no request.
+#[test]
+fn a_terminal_gets_a_table_with_colours() {
+    const SPAWN: &str = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    let place = Place::new();
+    let on_terminal = |words: &[&str]| {
+        let mut python = place.command("python3");
+        python.args(["-c", SPAWN, env!("CARGO_BIN_EXE_weir")]);
+        python.args(words).env("TERM", "xterm").env("COLUMNS", "80");
+        done(python.output().unwrap()).ok().text()
+    };
+    let put = on_terminal(&["put", "o", "{\"n\":1}", "-k", "a"]);
+    assert!(put.contains("\x1b[32mVALID\x1b[0m"), "{put:?}");
+    let tail = on_terminal(&["tail", "o"]);
+    assert!(tail.contains("TIME"), "{tail:?}");
+    assert!(
+        tail.contains("\x1b[34m\"n\"\x1b[0m:\x1b[36m1\x1b[0m"),
+        "{tail:?}"
+    );
+}
