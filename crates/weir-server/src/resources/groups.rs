@@ -662,6 +662,13 @@ async fn cursor(
     step: GroupStep<'_>,
     body: &[u8],
 ) -> Result<Outcome, Problem> {
+    for known in [FieldName::IfMatch, FieldName::WeirExpect] {
+        // The store checks no conditions of a step.
+        if call.head.has(known) {
+            let name = known.name();
+            return Err(Problem::bad(format!("a write to a group has no {name}")));
+        }
+    }
     let group = &call.matched.name;
     execute_plain(edge, call, Operation::Cursor { group, step }, body).await
 }

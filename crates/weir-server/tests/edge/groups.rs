@@ -132,3 +132,16 @@ fn metrics_describe_groups() {
         assert!(text.lines().any(|one| one == line), "{line}\n{text}");
     }
 }
+
+/// The store checks no conditions of a step, so the server does not accept them.
+#[test]
+fn a_step_with_a_condition_is_refused() {
+    let world = world();
+    create_group(&world, "{}");
+    let reset = "POST /v1/topics/t/groups/g/reset";
+    for field in ["Weir-Expect: incarnation=99", "If-Match: \"i99\""] {
+        let fields = format!("Content-Type: application/json\n{field}");
+        let reply = world.ask(reset, &fields, br#"{"to":"start"}"#);
+        assert_eq!((reply.status, &*reply.problem()), (400, "bad-request"));
+    }
+}
