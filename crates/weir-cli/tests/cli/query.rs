@@ -1230,10 +1230,8 @@ fn a_consumer_that_ends_ends_a_query_that_waits_for_records() {
         .words(&["put", "o", "{\"n\":1}", "-q", "--at", "data"])
         .ok();
     let follow = |at: &str| {
-        let query = ["query", "-t", "o", "-f", "--where", "@.n > 1", "--at", at];
-        place
-            .words(&[&query[..], &["--into", "exit 7"]].concat())
-            .code(7);
+        let query = "timeout 120 weir query -t o -f --where '@.n > 1' --into 'exit 7'";
+        bash(&place, &format!("{query} --at {at}")).code(7);
     };
     follow("data");
     let served = Served::new(&place, "127.0.0.1:0", &[]);
@@ -1256,7 +1254,7 @@ fn a_tail_that_waits_ends_when_the_reader_of_its_output_ends() {
     let place = Place::new();
     place.words(&["put", "o", "1", "-q", "--at", "data"]).ok();
     let follow = |options: &str| {
-        let tail = format!("weir tail o -f -q {options} | head -n 1");
+        let tail = format!("timeout 120 weir tail o -f -q {options} | head -n 1");
         let done = bash(&place, &format!("{tail}; echo ${{PIPESTATUS[0]}} >&2"));
         assert_eq!(done.text().lines().count(), 1, "{tail}");
         assert_eq!(done.err, "141\n", "{tail}");
