@@ -505,8 +505,10 @@ edited before, or nil."
         (complete nil))
     (unwind-protect
         (with-current-buffer buffer
-          (insert (or draft text))
+          ;; When its mode starts, org obeys lines such as #+SETUPFILE, which
+          ;; make it read a file or a URL.  The text may be from the site.
           (delay-mode-hooks (org-mode))
+          (insert (or draft text))
           (goto-char (point-min))
           (weir-jira-edit-mode)
           (setq weir-jira--edited-text edited
@@ -602,7 +604,8 @@ buffer is kept."
                 (lambda (name)
                   (let ((value (weir--jira-text base name nil)))
                     (format "#+%s: %s\n" (upcase name)
-                            (if (equal name "labels") (string-replace "," " " value) value))))
+                            (weir--one-line
+                             (if (equal name "labels") (string-replace "," " " value) value)))))
                 weir-jira--header ""))
          (text (concat head "\n" (weir--jira-text base "description" nil))))
     (weir-jira--edit-text

@@ -115,9 +115,14 @@ The description of the link is the key of the issue."
 (defvar weir-jira-org--issue nil "Properties of the captured issue.")
 
 (defun weir-jira-org-captured (property)
-  "Return PROPERTY of the captured issue, as text for a template."
+  "Return PROPERTY of the captured issue, as text for a template.
+Org does not expand the text: neither %^ nor % before a backslash and a digit."
   (let ((value (plist-get weir-jira-org--issue property)))
-    (if (stringp value) value "")))
+    (if (stringp value)
+        ;; An odd number of backslashes escapes %; org removes half of them.
+        (replace-regexp-in-string "\\(\\\\*\\)%\\(\\^\\|\\\\[1-9]\\)" "\\1\\1\\\\%\\2"
+                                  (weir--one-line value))
+      "")))
 
 ;;;###autoload
 (defun weir-jira-org-capture ()

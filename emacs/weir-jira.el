@@ -1598,10 +1598,11 @@ Ask before an existing file is replaced."
 (defun weir-jira--export-buffer (text format)
   "Return a buffer with TEXT in the mode of FORMAT."
   (with-current-buffer (generate-new-buffer (format "*jira export %s*" format))
-    (insert text)
-    (goto-char (point-min))
+    ;; As in `weir-jira--edit-buffer': org must not obey lines of the text.
     (when (equal format "org")
       (org-mode))
+    (insert text)
+    (goto-char (point-min))
     (set-buffer-modified-p nil)
     (current-buffer)))
 

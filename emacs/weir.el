@@ -479,7 +479,8 @@ Return the buffer."
                  (format "%d results" (count-lines (point-min) (point-max)))))
           ('failed
            (setq weir--follower nil
-                 header-line-format (weir--error-text value))))))))
+                 header-line-format
+                 (replace-regexp-in-string "%" "%%" (weir--error-text value)))))))))
 
 ;;;; Live tail
 

@@ -200,6 +200,24 @@ Changes of the same issue may become one operation."
         (should (string-match-p "^Summary     A new head$" (buffer-string)))
         (should (string-match-p "not a valid document" (buffer-string)))))))
 
+(ert-deftest weir-jira-edit-tests-org-obeys-no-line-of-a-text ()
+  (let ((weir-jira-directory (make-temp-file "weir-org" t))
+        (text "#+SETUPFILE: https://nowhere.invalid/x\n#+STARTUP: latexpreview\n")
+        (buffers nil))
+    (unwind-protect
+        (cl-letf (((symbol-function 'org-file-contents)
+                   (lambda (file &rest _) (error "Org reads %s" file))))
+          (push (weir-jira--export-buffer text "org") buffers)
+          (push (weir-jira--edit-buffer '("site" . "AA-1") text #'ignore nil) buffers)
+          (dolist (buffer buffers)
+            (with-current-buffer buffer
+              (should (derived-mode-p 'org-mode))
+              (should (equal (buffer-string) text))
+              (should-not org-startup-with-latex-preview)
+              (set-buffer-modified-p nil))))
+      (mapc #'kill-buffer buffers)
+      (delete-directory weir-jira-directory t))))
+
 (defun weir-jira-edit-tests-elsewhere (url key fields)
   "Set FIELDS, an alist, of the issue KEY at URL, as another user."
   (let ((url-request-method "PUT")

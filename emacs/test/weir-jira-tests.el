@@ -615,6 +615,10 @@ Check that the rows are those of a list that is filled anew."
 
 (ert-deftest weir-jira-tests-an-issue-is-captured-in-org ()
   (weir-jira-tests-with url '("--issues" "10")
+    ;; Org must not expand the parts of a summary that look like a template.
+    (weir-jira-tests-post url "/_sim/edit"
+                          '((issue . "AA-1")
+                            (fields . ((summary . "100%^{ask}p of %t, %\\1 and \\%^g")))))
     (let* ((site (weir-jira-tests-pulled url))
            (notes (expand-file-name "notes.org" weir-jira-directory))
            (weir-jira-org-target `(file ,notes))

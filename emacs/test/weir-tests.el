@@ -237,6 +237,10 @@
     (let ((buffer (weir-query-show store "orders" :where "oops(")))
       (weir-tests-until
        (lambda () (not (equal (buffer-local-value 'header-line-format buffer) "running"))))
+      ;; A % in the text of an error is shown as it is.
+      (with-current-buffer buffer
+        (weir--query-insert buffer 'failed '(weir-usage "50% of it"))
+        (should (equal header-line-format "50%% of it")))
       (kill-buffer buffer))))
 
 (ert-deftest weir-tests-deploy ()
