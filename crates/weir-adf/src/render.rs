@@ -412,8 +412,10 @@ fn paragraph(text: &str) -> Lines {
         } else {
             (*part).to_owned()
         };
-        let odd =
-            !matches!(shape(&whole), Shape::Text | Shape::Blank) || part.starts_with([' ', '\t']);
+        let odd = !matches!(shape(&whole), Shape::Text | Shape::Blank)
+            || part.starts_with([' ', '\t'])
+            // Emacs would obey a keyword: `#+SETUPFILE: URL` makes it read the URL.
+            || part.starts_with("#+");
         if odd || (parts.len() == 1 && is_media_line(&whole)) {
             line.push(GUARD);
         }

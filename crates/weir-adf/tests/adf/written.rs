@@ -268,6 +268,11 @@ fn text_that_looks_like_markup_stays_text() {
         let fresh = from_org(&org.text, &empty(), &Options::default()).unwrap();
         assert_eq!(fresh, document, "{line}: {}", org.text);
     }
+    // Emacs would obey this line.
+    let setup = doc(json!([paragraph(json!([text("#+setupfile: x")]))]));
+    assert_eq!(org(&setup), "\u{200b}#+setupfile: x\n");
+    let read = from_org("\u{200b}#+setupfile: x\n", &empty(), &Options::default());
+    assert_eq!(read.unwrap(), setup);
     // Text that cannot be read as markup is written unchanged.
     for line in [
         "a / b",
