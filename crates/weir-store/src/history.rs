@@ -235,10 +235,11 @@ impl History {
         Ok(machine.applied())
     }
 
-    /// Returns the intention that caused a record; `None` if the record does not exist.
+    /// Returns the intention that caused a record. `None` if the record does not exist, or if the log
+    /// before it was purged and no snapshot is old enough.
     ///
     /// # Errors
-    /// `Gone` if that part of the log was purged.
+    /// Errors of reads, and of entries that cannot be applied.
     pub fn intention_of(
         &self,
         topic: &str,
