@@ -42,7 +42,7 @@ soak: ## run 10,000 simulated histories of clusters (80 minutes on a core); SEED
 	done
 
 cluster-faults: ## cause 200 faults in clusters of real processes (CYCLES=2000: the long form; SEED=N: others)
-	@WEIR_FAULT_CYCLES=$(or $(CYCLES),200) WEIR_FAULT_SEED=$(or $(SEED),1) cargo test --locked --workspace --exclude fuzz --test faults -- fault_cycles --nocapture
+	@WEIR_FAULT_CYCLES=$(or $(CYCLES),200) WEIR_FAULT_SEED=$(or $(SEED),1) cargo test --locked --workspace --exclude fuzz --test faults -- faults_cause_no_lost_repeated_or_misread_writes --nocapture
 
 miri: ## run the packages with unsafe code and the codec under Miri (an hour; a nightly toolchain)
 	@$(XTASK) miri

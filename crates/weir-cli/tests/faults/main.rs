@@ -117,7 +117,11 @@ fn faults_cause_no_lost_repeated_or_misread_writes() {
             for line in violations {
                 println!("seed {seed}: {line}");
             }
-            println!("repeat: make cluster-faults SEED={seed} CYCLES={cycles}");
+            // The first of the two clusters of this command repeats the cycles.
+            println!(
+                "repeat: make cluster-faults SEED={seed} CYCLES={}",
+                2 * cycles
+            );
             println!("logs: {}", place.keep().display());
         }
         left -= cycles;
@@ -127,6 +131,17 @@ fn faults_cause_no_lost_repeated_or_misread_writes() {
     }
     println!("{sum:?}");
     assert_eq!(broken, 0, "clusters that violated a promise");
+}
+
+/// Cargo also succeeds if no test has the name that the target passes.
+#[test]
+fn the_make_target_names_the_test_of_the_faults() {
+    let makefile = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Makefile");
+    let makefile = std::fs::read_to_string(makefile).unwrap();
+    let name = std::any::type_name_of_val(&faults_cause_no_lost_repeated_or_misread_writes);
+    let name = name.rsplit("::").next().unwrap();
+    let filter = format!("--test faults -- {name} ");
+    assert!(makefile.contains(&filter), "no target has `{filter}`");
 }
 
 /// Checks the checker: it must find wrong histories.
