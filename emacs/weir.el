@@ -313,21 +313,25 @@ once or more, then `done' and nil, or `failed' and an error."
 
 ;;;; Writes
 
-(defun weir--write (store kind topic key value callback)
+(defun weir--write (store kind topic key value callback &optional expect)
   "Queue a write of KIND with KEY and VALUE to TOPIC of STORE.
-CALLBACK gets a status, `done' or `failed', and an offset or an error."
+CALLBACK gets a status, `done' or `failed', and an offset or an error.
+EXPECT is as for `weir-put'."
   (weir--ensure)
-  (weir--expect (weir--submit store kind topic key value) callback))
+  (weir--expect (weir--submit store kind topic key value expect) callback))
 
 (cl-defun weir-create (store topic &key callback)
   "Create TOPIC in STORE if it does not exist, then call CALLBACK.
 Return the number of the operation for `weir-await'."
   (weir--write store 'create topic nil nil callback))
 
-(cl-defun weir-put (store topic key value &key callback)
+(cl-defun weir-put (store topic key value &key callback expect)
   "Write VALUE under KEY to TOPIC of STORE, then call CALLBACK.
+With EXPECT, write only if the current value of KEY was written at this
+offset; 0 means that KEY must have no value.  Otherwise the operation fails
+with the condition `weir-conflict'.  The result of a put is its offset.
 Return the number of the operation for `weir-await'."
-  (weir--write store 'put topic key value callback))
+  (weir--write store 'put topic key value callback expect))
 
 (cl-defun weir-append (store topic value &key callback)
   "Append VALUE without a key to TOPIC of STORE, then call CALLBACK.

@@ -57,6 +57,17 @@
     (should-not (weir-get store "t" "a"))
     (should (equal (mapcar (lambda (topic) (aref topic 0)) (weir-topics store)) '("t")))))
 
+(ert-deftest weir-tests-a-put-expects-the-value-that-was-read ()
+  (weir-tests-with store
+    (weir-await (weir-create store "t"))
+    (let ((offset (weir-await (weir-put store "t" "k" "first" :expect 0))))
+      (should-error (weir-await (weir-put store "t" "k" "lost" :expect 0)) :type 'weir-conflict)
+      (should (weir-await (weir-put store "t" "k" "second" :expect offset)))
+      (should-error (weir-await (weir-put store "t" "k" "lost" :expect offset))
+                    :type 'weir-conflict))
+    (should (equal (weir-get store "t" "k") "second"))
+    (should-error (weir-put store "t" "k" "v" :expect "1"))))
+
 (ert-deftest weir-tests-written-records-are-read-after-an-open ()
   (let ((directory (make-temp-file "weir-tests" t)))
     (unwind-protect

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use emacs::{Env, IntoLisp, Result, Value, defun};
 use weir::query::QueryText;
-use weir::{ConnectOptions, ConsequenceOffset, ReadFrom, Verdict, Weir, WeirError};
+use weir::{ConnectOptions, ConsequenceOffset, Expect, ReadFrom, Verdict, Weir, WeirError};
 
 use crate::answer::{Answer, Row, failure, list, or_signal};
 use crate::failure::Failure;
@@ -248,7 +248,9 @@ fn outcome(verdict: &Verdict) -> std::result::Result<Answer, Failure> {
     }
 }
 
-/// Queues a write to TOPIC of STORE: KIND is create, put, append or delete. Returns its number.
+/// Queues a write to TOPIC of STORE: KIND is create, put, append or delete. EXPECT is nil, or for a
+/// put the offset at which the current value of KEY must have been written; 0 if KEY must have no
+/// value. Returns the number of the write.
 #[defun(name = "-submit")]
 fn submit(
     env: &Env,
@@ -257,6 +259,7 @@ fn submit(
     topic: Value<'_>,
     key: Value<'_>,
     value: Value<'_>,
+    expect: Option<u64>,
 ) -> Result<u64> {
     let topic = or_signal(env, store.topic(&text::text(topic)?))?;
     let kind: String = env.call("symbol-name", (kind,))?.into_rust()?;
@@ -267,7 +270,13 @@ fn submit(
     let (key, value) = (bytes(key)?, bytes(value)?);
     let queued = work::write(move || match kind.as_str() {
         "create" => Ok(topic.ensure().map(|_| Answer::Nothing)?),
-        "put" => outcome(&topic.put(&key, &value)?),
+        "put" => {
+            let expect = expect.map(|offset| match offset {
+                0 => Expect::KeyAbsent(Some(key.as_slice())),
+                offset => Expect::KeyOffset(Some(key.as_slice()), offset),
+            });
+            outcome(&topic.put_if(&key, &value, expect.as_slice())?)
+        }
         "append" => outcome(&topic.append(&value)?),
         "delete" => outcome(&topic.delete(&key)?),
         _ => Err(Failure::new("weir-usage", "no such kind of write")),
