@@ -11,6 +11,7 @@ use weir_core::{ClientId, Commit, Effect, ErrorCode, Outcome, TopicOptions};
 use crate::cluster::{Cluster, RunningNode, TOPIC};
 use crate::invariants::acknowledged::Acknowledged;
 use crate::invariants::claims::Claims;
+use crate::invariants::delivered::Delivered;
 use crate::invariants::linear::{self, ReadKind};
 use crate::random::Random;
 use crate::report::{Planted, Violation};
@@ -26,6 +27,7 @@ pub(crate) struct Oracle(Arc<Mutex<OracleState>>);
 pub(crate) struct OracleState {
     pub(crate) acknowledged: Acknowledged,
     pub(crate) claims: Claims,
+    pub(crate) delivered: Delivered,
     /// The newest offset that a write or a linear read has returned.
     newest: u64,
     /// Linear reads that were started, and those that were answered.

@@ -14,6 +14,7 @@ mod client;
 mod clock;
 mod cluster;
 mod invariants;
+mod listener;
 mod nemesis;
 mod network;
 mod random;

@@ -18,6 +18,10 @@ pub enum Planted {
     TruncationKeepsWaiters,
     /// A snapshot does not carry the membership.
     SnapshotWithoutMembership,
+    /// A listener resumes at the last record that it has received.
+    ListenerResumesEarly,
+    /// A listener resumes one record too late.
+    ListenerResumesLate,
 }
 
 /// A fault of the disk of one node, once in a history, in addition to the usual faults.
@@ -84,6 +88,8 @@ pub struct Report {
     pub transfers: u64,
     /// Records that members of a group have claimed.
     pub claimed: u64,
+    /// Records that listeners have received.
+    pub delivered: u64,
     /// Nodes that were added or removed.
     pub changes: u64,
     /// Nodes that were excluded at the end, because their disk was damaged or lost.

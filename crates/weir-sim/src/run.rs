@@ -12,6 +12,7 @@ use crate::cluster::{Cluster, Crash};
 use weir_raft::sim::Fault;
 
 use crate::invariants::{InvariantChecks, agreement, members};
+use crate::listener::Listener;
 use crate::nemesis::{Nemesis, TICK};
 use crate::network::Network;
 use crate::random::Random;
@@ -27,6 +28,8 @@ const LIVENESS: Duration = Duration::from_secs(20);
 const CLIENTS: u64 = 3;
 /// Members of the group, in histories that have one.
 const WORKERS: u64 = 2;
+/// Listeners of the topic, in histories that have some.
+const LISTENERS: u64 = 2;
 /// Time limit for a history in wall-clock time, a hundred times as long as most need. A history
 /// that exceeds it never ends, because its simulated time has stopped.
 const HISTORY_MAX: Duration = Duration::from_mins(5);
@@ -105,8 +108,19 @@ fn fault_of(planted: Planted) -> Option<Fault> {
         Planted::VoteNotSaved => Some(Fault::VoteNotSaved),
         Planted::TruncationKeepsWaiters => Some(Fault::TruncationKeepsWaiters),
         Planted::SnapshotWithoutMembership => Some(Fault::SnapshotWithoutMembership),
-        Planted::SyncSkipped | Planted::LocalRead | Planted::LeaderByClock => None,
+        Planted::SyncSkipped
+        | Planted::LocalRead
+        | Planted::LeaderByClock
+        | Planted::ListenerResumesEarly
+        | Planted::ListenerResumesLate => None,
     }
+}
+
+/// Whether a history has listeners. A fault of another part must be found without them.
+fn has_listeners(planted: Option<Planted>, disk_fault: Option<DiskFault>) -> bool {
+    use Planted::{ListenerResumesEarly, ListenerResumesLate};
+    let is_of_listener = matches!(planted, Some(ListenerResumesEarly | ListenerResumesLate));
+    disk_fault.is_none() && (planted.is_none() || is_of_listener)
 }
 
 async fn history(
@@ -142,29 +156,31 @@ async fn phases(
         formed.map_err(|error| Violation::new("a cluster is formed", error.to_string()))?;
     }
     let oracle = Oracle::default();
+    let client = |id, random| Client {
+        id,
+        cluster: cluster.clone(),
+        oracle: oracle.clone(),
+        random,
+    };
     let mut clients = Vec::new();
     for id in 1..=CLIENTS {
-        let client = Client {
-            id,
-            cluster: cluster.clone(),
-            oracle: oracle.clone(),
-            random: random.fork(),
-        };
-        clients.push(tokio::spawn(client.run()));
+        clients.push(tokio::spawn(client(id, random.fork()).run()));
     }
     let mut checks = InvariantChecks::default();
     let mut nemesis = Nemesis::new(cluster.clone(), random.fork(), disk_fault);
     let mut changes = has_group.then(|| Changes::new(cluster.clone(), random.fork()));
     if has_group {
         for id in CLIENTS + 1..=CLIENTS + WORKERS {
-            let client = Client {
-                id,
-                cluster: cluster.clone(),
-                oracle: oracle.clone(),
-                random: random.fork(),
-            };
+            let client = client(id, random.fork());
             let worker = Worker { client, nonce: 0 };
             clients.push(tokio::spawn(worker.run()));
+        }
+    }
+    if has_listeners(cluster.planted, disk_fault) {
+        let first = CLIENTS + WORKERS + 1;
+        for id in first..first + LISTENERS {
+            let listener = Listener::new(client(id, random.fork()));
+            clients.push(tokio::spawn(listener.run()));
         }
     }
     let until = Instant::now() + SAFETY;
@@ -197,6 +213,7 @@ async fn phases(
         checkpoints: nemesis.checkpoints,
         transfers: nemesis.transfers,
         claimed: state.claims.len() as u64,
+        delivered: state.delivered.len() as u64,
         changes: changes.map_or(0, |changes| changes.completed),
         excluded: cluster.excluded_count(),
     })
@@ -276,6 +293,7 @@ async fn check_agreement(
                 let records = agreement::records(running)?;
                 oracle.lock().acknowledged.check(running.id, &records)?;
                 oracle.lock().claims.check(running)?;
+                oracle.lock().delivered.check(running.id, &records)?;
             }
             return Ok(());
         }

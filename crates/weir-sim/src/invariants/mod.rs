@@ -4,6 +4,7 @@ pub(crate) mod acknowledged;
 pub(crate) mod agreement;
 pub(crate) mod claims;
 pub(crate) mod committed;
+pub(crate) mod delivered;
 pub(crate) mod ended;
 pub(crate) mod leader;
 pub(crate) mod linear;

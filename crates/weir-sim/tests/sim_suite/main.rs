@@ -42,7 +42,7 @@ fn all(seeds: std::ops::Range<u64>) -> Vec<(u64, Result<Report, Violation>)> {
 fn no_history_breaks_an_invariant() {
     let seeds = seeds();
     let has_all = seeds.end - seeds.start >= 100;
-    let (mut broken, mut seen) = (0, [0; 9]);
+    let (mut broken, mut seen) = (0, [0; 10]);
     for (seed, result) in all(seeds) {
         match result {
             Ok(report) => {
@@ -55,6 +55,7 @@ fn no_history_breaks_an_invariant() {
                     report.checkpoints,
                     report.installs,
                     report.claimed,
+                    report.delivered,
                     report.changes,
                 ];
                 for (sum, count) in seen.iter_mut().zip(counts) {
@@ -80,12 +81,13 @@ fn no_history_breaks_an_invariant() {
         checkpoints,
         installs,
         claimed,
+        delivered,
         changes,
     ] = seen;
     println!(
         "{acks} acknowledged, {reads} linear reads, {cuts} power cuts, {partitions} partitions, \
          {transfers} transfers, {checkpoints} checkpoints, {installs} installed snapshots, {claimed} claimed records, \
-         {changes} changes of members"
+         {delivered} delivered records, {changes} changes of members"
     );
     assert_eq!(broken, 0, "histories that broke an invariant");
     let is_seen = seen.iter().all(|count| *count > 0);
@@ -181,6 +183,16 @@ fn a_local_read_as_a_linear_one_is_found() {
         violation_of(Planted::LocalRead, 5).invariant,
         "a linear read is never stale"
     );
+}
+
+#[test]
+fn a_listener_that_resumes_too_early_or_too_late_is_found() {
+    for planted in [Planted::ListenerResumesEarly, Planted::ListenerResumesLate] {
+        assert_eq!(
+            violation_of(planted, 50).invariant,
+            "LI1: a listener receives each record once and in order"
+        );
+    }
 }
 
 /// Every kind of read is stale in some history if nodes answer from their own state. The group does
