@@ -12,25 +12,17 @@ use std::fmt::Write as _;
 use weir_core::group::Offsets;
 use weir_core::machine::groups::DeadLetter;
 use weir_core::{
-    ConsequenceOffset, Effect, ErrorCode, Expect, GroupStep, Intention, Operation, TopicOptions,
-    TxnOp,
+    ConsequenceOffset, Effect, ErrorCode, Expect, GroupStep, Intention, Operation, Outcomes,
+    TopicOptions, TxnOp,
 };
 
 use crate::error::StoreError;
+use crate::proposal::Proposal;
 use crate::reader::Page;
 use crate::store::Store;
 
 /// Maximum number of letters that are written together.
 const DEAD_LETTERS_PER_STEP: usize = 100;
-
-/// A letter that is ready to be written.
-struct PreparedLetter {
-    number: u64,
-    key: String,
-    why_key: String,
-    why: String,
-    page: Option<Page>,
-}
 
 impl Store {
     /// Writes the unwritten dead letters of a group. Each claim also does this. Returns the number
@@ -49,22 +41,19 @@ impl Store {
             };
             after = letters.last().map_or(u64::MAX, |(number, _)| *number);
             self.create_if_missing(&dead)?;
-            let mut ready = Vec::new();
+            // The letters share a sync. The queue bounds their memory.
+            let mut sent = Vec::new();
             for (number, letter) in &letters {
                 let name = format!("{topic}/{group}/{created}.{number}");
                 let page = self.page_at(topic, ConsequenceOffset(letter.offset))?;
-                ready.push(PreparedLetter {
-                    number: *number,
-                    why: why(topic, group, letter, page.as_ref())?,
-                    why_key: format!("{name}/why"),
-                    key: name,
-                    page,
-                });
+                let why = why(topic, group, letter, page.as_ref())?;
+                let proposal = self.propose_dead_letter(&dead, &name, &why, page.as_ref())?;
+                sent.extend(proposal.map(|proposal| (*number, proposal)));
             }
             let mut numbers = Vec::new();
-            for letter in &ready {
-                if self.write_dead_letter(&dead, letter)? {
-                    numbers.push(letter.number);
+            for (number, proposal) in sent {
+                if is_written(&proposal.wait()?) {
+                    numbers.push(number);
                 }
             }
             if !numbers.is_empty() {
@@ -104,29 +93,43 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a letter. Returns whether the letter exists now.
-    fn write_dead_letter(&self, dead: &str, letter: &PreparedLetter) -> Result<bool, StoreError> {
-        let record = letter.page.as_ref().and_then(|page| page.iter().next());
-        let record = record.transpose()?;
+    /// Proposes the write of a letter with this name. `None` if the letter exceeds a limit of this
+    /// store.
+    fn propose_dead_letter(
+        &self,
+        dead: &str,
+        name: &str,
+        why: &str,
+        page: Option<&Page>,
+    ) -> Result<Option<Proposal>, StoreError> {
+        let record = page.and_then(|page| page.iter().next()).transpose()?;
+        let why_key = format!("{name}/why");
         let mut ops = vec![TxnOp::Put {
-            key: letter.why_key.as_bytes(),
-            value: letter.why.as_bytes(),
+            key: why_key.as_bytes(),
+            value: why.as_bytes(),
             meta: &[],
         }];
         ops.extend(record.map(|record| TxnOp::Put {
-            key: letter.key.as_bytes(),
+            key: name.as_bytes(),
             value: record.value,
             meta: record.meta,
         }));
-        let absent = [Expect::KeyAbsent(Some(letter.why_key.as_bytes()))];
+        let absent = [Expect::KeyAbsent(Some(why_key.as_bytes()))];
         let intention = Intention::new(dead, Operation::Txn { ops: &ops }).expecting(&absent);
-        let outcomes = self.propose(&[intention])?.wait()?;
-        let commit = outcomes.iter().next();
-        let commit = commit.as_ref().and_then(|outcome| outcome.commit());
-        Ok(commit.is_some_and(|commit| {
-            commit.effect == Effect::Valid || commit.reason == Some(ErrorCode::Conflict)
-        }))
+        match self.propose(&[intention]) {
+            Err(StoreError::Refused { .. }) => Ok(None),
+            proposal => proposal.map(Some),
+        }
     }
+}
+
+/// Whether the letter with this outcome exists now.
+fn is_written(outcomes: &Outcomes) -> bool {
+    let outcome = outcomes.iter().next();
+    let commit = outcome.as_ref().and_then(|outcome| outcome.commit());
+    commit.is_some_and(|commit| {
+        commit.effect == Effect::Valid || commit.reason == Some(ErrorCode::Conflict)
+    })
 }
 
 /// The reason, as JSON.

@@ -407,6 +407,30 @@ fn a_dead_letter_that_its_topic_rejects_stays_unwritten() {
 }
 
 #[test]
+fn a_dead_letter_over_a_limit_of_the_store_does_not_fail_claims() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    put_many(&store, "t", [("bad", "poison"), ("good", "fine")]);
+    open_group(&store, "t", GroupMode::Shared, |setup| {
+        setup.attempts_max = 1;
+        setup.dead_letters = "dead";
+    });
+    let claimed = claim(&store, "t", "anna", 1);
+    nack(&store, "t", &claimed, "no");
+    store.close().unwrap();
+    // The reason of the letter is longer.
+    let mut narrow = options();
+    narrow.limits.value_bytes_max = 20;
+    let store = Store::open_disk(Arc::new(disk.clone()), &narrow).unwrap();
+    assert_eq!(offsets(&claim(&store, "t", "anna", 1)), [3]);
+    assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 1);
+    store.close().unwrap();
+    let store = open(Arc::new(disk));
+    assert_eq!(store.write_dead_letters("t", "g").unwrap(), 1);
+}
+
+#[test]
 fn deferred_cursors_are_written_together_or_at_the_close() {
     let disk = SimDisk::new();
     let never = OpenOptions {
