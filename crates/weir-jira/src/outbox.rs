@@ -399,6 +399,14 @@ impl<'a> Outbox<'a> {
         self.queue(&self.writable_target(key)?, &action)
     }
 
+    /// Parses a time as Jira writes it, or `YYYY-MM-DD HH:MM` in the time zone of the account. Returns
+    /// milliseconds since 1970-01-01 UTC.
+    pub fn parse_time(&self, text: &str) -> Result<i64> {
+        let zone = meta::zone(self.replica)?;
+        let ms = time::parse(text).or_else(|| time::parse_literal(text, &zone));
+        ms.ok_or_else(|| JiraError::Change(format!("{text:?} is not a time `YYYY-MM-DD HH:MM`")))
+    }
+
     /// Whether the account has logged `seconds` seconds from `started_ms`, at the site or in the
     /// outbox.
     pub fn has_worklog(&self, key: &str, seconds: u64, started_ms: i64) -> Result<bool> {

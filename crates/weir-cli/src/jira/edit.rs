@@ -7,11 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use jiff::tz::TimeZone;
 use weir::ErrorCode;
 use weir_jira::op::{Op, State};
 use weir_jira::outbox::{EditBase, Outbox};
-use weir_jira::{JiraError, time};
 
 use super::{failed, now_ms, replica, select_site};
 use crate::caller::Caller;
@@ -214,7 +212,7 @@ pub(super) struct WorklogArgs {
     #[arg(value_parser = settings::duration, value_name = "TIME",
         required_unless_present_any = ["edit", "delete"], conflicts_with = "delete")]
     spent: Option<Duration>,
-    /// Start of the work, `YYYY-MM-DD HH:MM` UTC [else TIME ago]
+    /// Start of the work, `YYYY-MM-DD HH:MM` in the time zone of the account [else TIME ago]
     #[arg(long, value_name = "TIME")]
     started: Option<String>,
     /// Description of the work, as org text
@@ -466,12 +464,8 @@ fn queue(
             }
         }
         Change::Worklog(args) => {
-            let literal = |text: &String| {
-                time::parse_literal(text, &TimeZone::UTC).ok_or_else(|| {
-                    JiraError::Change(format!("{text:?} is not a time `YYYY-MM-DD HH:MM`"))
-                })
-            };
-            let started = args.started.as_ref().map(literal).transpose()?;
+            let started = args.started.as_ref().map(|text| outbox.parse_time(text));
+            let started = started.transpose()?;
             let comment = args.comment.as_deref();
             let seconds = args.spent.map(|spent| spent.as_secs());
             match (&args.edit, &args.delete) {

@@ -355,7 +355,6 @@ fn an_edit_begins_with_its_command() {
     assert_eq!(shown["fields"]["summary"], "Theirs");
 }
 
-/// An impossible change is rejected with the field and its possible values.
 #[test]
 fn worklogs_and_favourites_of_a_site_in_another_zone() {
     let place = Place::new();
@@ -413,6 +412,24 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
     place.run(&format!("jira worklog {key} --delete {id}")).ok();
     place.run("jira push").ok();
     assert!(worklog().is_none());
+    // A time is in the zone of the account.
+    place
+        .words(&[
+            "jira",
+            "worklog",
+            key,
+            "1h",
+            "--started",
+            "2026-11-23 09:00",
+        ])
+        .ok();
+    let shown = place.run(&format!("jira show {key} -o json")).ok().json();
+    let all = shown["fields"]["worklog"]["worklogs"].as_array().unwrap();
+    assert!(
+        all.iter()
+            .any(|one| one["started"] == "2026-11-23T03:30:00.000+0000"),
+        "{shown}"
+    );
     for wrong in [
         format!("jira worklog {key}"),
         format!("jira worklog {key} 1h --delete {id}"),
@@ -423,6 +440,7 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
     }
 }
 
+/// An impossible change is rejected with the field and its possible values.
 #[test]
 fn an_invalid_change_is_rejected_before_it_is_queued() {
     let place = Place::new();
