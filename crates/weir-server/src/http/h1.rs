@@ -165,6 +165,7 @@ where
 impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     /// Reads until the protocol is known.
     async fn is_http2(&mut self) -> Result<bool, End> {
+        let mut head_due = None;
         loop {
             let seen = self.input.len().min(PREFACE.len());
             if self.input.get(..seen) != PREFACE.get(..seen) {
@@ -174,12 +175,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                 return Ok(true);
             }
             let config = self.responder.config();
-            let timeout = if seen == 0 {
-                config.idle_timeout
+            let now = Instant::now();
+            let due = if seen == 0 {
+                now + config.idle_timeout
             } else {
-                config.head_timeout
+                *head_due.get_or_insert(now + config.head_timeout)
             };
-            self.fill(Instant::now() + timeout, seen == 0).await?;
+            self.fill(due, seen == 0).await?;
             if self.eof {
                 return Ok(false);
             }

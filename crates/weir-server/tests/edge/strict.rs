@@ -247,6 +247,18 @@ fn slow_clients_are_disconnected() {
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: ",
     );
     assert_eq!(client.reply(false).status, 408);
+    // The first bytes of HTTP/2, one by one.
+    let mut client = world.client();
+    let pause = std::time::Duration::from_millis(50);
+    for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" {
+        client.stream.set_read_timeout(Some(pause)).unwrap();
+        drop(std::io::Read::read(&mut client.stream, &mut [0]));
+        // The server may have closed the connection already.
+        drop(std::io::Write::write(&mut client.stream, &[*byte]));
+    }
+    let wait = Some(crate::client::TEST_TIMEOUT);
+    client.stream.set_read_timeout(wait).unwrap();
+    assert!(client.is_closed());
     // Half a body, and a body that arrives byte by byte.
     let head =
         b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
