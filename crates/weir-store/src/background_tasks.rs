@@ -6,8 +6,8 @@
 //! offset is written. Closing the store writes the remaining cursors.
 //!
 //! Invariant: a deferred cursor is removed only after it, or a newer one, has a verdict, or if its
-//! intention is invalid, or if its group is reset or deleted. So a flush returns an error as long as
-//! a cursor of an unchanged group is not in the log.
+//! intention is invalid, or if its group is reset or deleted. So a flush returns an error as long
+//! as a cursor of an unchanged group is not in the log.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -165,8 +165,8 @@ impl BackgroundTasks {
         }
     }
 
-    /// Removes and returns the deferred cursors of the groups that these intentions reset or delete.
-    /// If such a cursor were written later, it would undo the reset.
+    /// Removes and returns the deferred cursors of groups that these intentions reset or delete. If
+    /// such a cursor were written later, it would undo the reset.
     pub(crate) fn take_ended(&self, intentions: &[Intention<'_>]) -> Vec<CursorEntry> {
         let ended = intentions
             .iter()

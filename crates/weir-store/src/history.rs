@@ -235,8 +235,8 @@ impl History {
         Ok(machine.applied())
     }
 
-    /// Returns the intention that caused a record. `None` if the record does not exist, or if the log
-    /// before it was purged and no snapshot is old enough.
+    /// Returns the intention that caused a record. `None` if the record does not exist, or if the
+    /// log before it was purged and no snapshot is old enough.
     ///
     /// # Errors
     /// Errors of reads, and of entries that cannot be applied.

@@ -502,8 +502,7 @@ impl Log {
             newest_segment: header.segment_id,
             ..self.start
         };
-        // The segment of the reset has its name, so the next open completes the reset. An entry that
-        // was appended to the old segment after this point would be lost.
+        // The next open completes the reset: an entry that is still appended would be lost.
         write_start(&*self.disk, &start).map_err(|error| self.poison(error))?;
         self.start = start;
         self.enter(header, file);

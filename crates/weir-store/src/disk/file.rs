@@ -61,8 +61,8 @@ fn parents_of_missing(path: &Path) -> Vec<PathBuf> {
 const REPLACED: &str = "it was removed or replaced while the store was open";
 
 impl FileDisk {
-    /// Opens the directory `path`. Creates the directory (mode 0700) and its parents, durably, if they
-    /// do not exist.
+    /// Opens the directory `path`. Creates the directory (mode 0700) and its parents, durably, if
+    /// they do not exist.
     pub fn open(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let parents = parents_of_missing(path);
