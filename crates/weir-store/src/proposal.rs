@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use weir_core::{OutcomeRun, Outcomes};
+use weir_core::{ErrorCode, OutcomeRun, Outcomes};
 
 use crate::error::StoreError;
 
@@ -44,6 +44,10 @@ struct State {
     parts: usize,
     /// Whether a part was admitted to the log.
     begun: bool,
+    /// Number of parts that were admitted to the log and are not completed yet.
+    logging: u32,
+    /// The refusal of a part, until all parts that were admitted with it are completed.
+    refusal: Option<Box<StoreError>>,
     /// Whether all parts are queued for the log.
     received: bool,
     failed: bool,
@@ -74,9 +78,12 @@ impl Proposal {
             slot: Arc::clone(&slot),
             costly,
         };
-        let slot = Some(slot);
-        let is_later = false;
-        (proposal, Answer { slot, is_later })
+        let answer = Answer {
+            slot: Some(slot),
+            is_later: false,
+            is_admitted: false,
+        };
+        (proposal, answer)
     }
 
     /// Whether the intentions wait in the slow lane, because they are expected to be costly or
@@ -187,6 +194,29 @@ impl State {
     const fn is_received(&self) -> bool {
         self.received || self.result.is_some()
     }
+
+    /// Returns the error of a call after the refusal of a part. `None` until the other admitted
+    /// parts are completed: a log provider may refuse one part and append the next. With
+    /// `is_partly_logged`, another part is in the log, or may be.
+    fn refuse(&mut self, refusal: StoreError, is_partly_logged: bool) -> Option<StoreError> {
+        if is_partly_logged {
+            return Some(refusal.partly_logged());
+        }
+        if self.logging == 0 {
+            return Some(refusal);
+        }
+        self.refusal = Some(Box::new(refusal));
+        None
+    }
+}
+
+/// Whether a log provider has refused to append a part.
+fn is_refusal(error: &StoreError) -> bool {
+    match error {
+        StoreError::Elsewhere { .. } => true,
+        StoreError::Remote { code, .. } => *code != ErrorCode::Indeterminate,
+        _ => false,
+    }
 }
 
 /// Completes a proposal, or one part of a proposal. Dropping an `Answer` completes it with
@@ -198,6 +228,8 @@ pub struct Answer {
     /// Whether this answer is for a part after the first one. Parts are logged in order. Unless an
     /// earlier part has failed, all earlier parts are in the log or will be appended before.
     is_later: bool,
+    /// Whether the part was admitted to the log.
+    is_admitted: bool,
 }
 
 impl Answer {
@@ -240,15 +272,24 @@ impl Answer {
         let part = |number| Self {
             slot: Some(Arc::clone(&slot)),
             is_later: number > 0,
+            is_admitted: false,
         };
         (0..parts).map(part).collect()
     }
 
-    /// Reports that a part was admitted to the log.
-    pub(crate) fn begin(&self) {
-        if let Some(slot) = &self.slot {
-            slot.state.lock().begun = true;
+    /// Admits a part to the log. Returns `false` if a part has failed: no other part may then be
+    /// logged.
+    #[must_use]
+    pub(crate) fn begin(&mut self) -> bool {
+        let Some(slot) = &self.slot else { return false };
+        let mut state = slot.state.lock();
+        if state.failed {
+            return false;
         }
+        state.begun = true;
+        state.logging += 1;
+        self.is_admitted = true;
+        true
     }
 
     /// Whether a part was admitted to the log.
@@ -258,28 +299,24 @@ impl Answer {
             .is_some_and(|slot| slot.state.lock().begun)
     }
 
-    /// Whether a part was completed with an error.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.slot
-            .as_ref()
-            .is_some_and(|slot| slot.state.lock().failed)
-    }
-
     fn set_result(&mut self, result: Result<Outcomes, StoreError>) -> Option<Wake> {
         let slot = self.slot.take()?;
         let mut state = slot.state.lock();
         assert!(state.parts > 0, "each part is answered once");
         state.parts -= 1;
-        if state.failed {
-            return None;
-        }
+        state.logging -= u32::from(self.is_admitted);
         let result = match result {
+            result if state.failed => {
+                let is_logged = self.is_admitted && !result.as_ref().is_err_and(is_refusal);
+                let refusal = *state.refusal.take()?;
+                Err(state.refuse(refusal, is_logged)?)
+            }
             Err(error) => {
                 state.failed = true;
-                Err(if self.is_later {
-                    error.partly_logged()
-                } else {
-                    error
+                Err(match error {
+                    error if is_refusal(&error) => state.refuse(error, self.is_later)?,
+                    error if self.is_later => error.partly_logged(),
+                    error => error,
                 })
             }
             Ok(outcomes) if state.parts == 0 && state.gathered.is_none() => Ok(outcomes),
@@ -366,5 +403,37 @@ pub(crate) fn complete_waiters(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answ
         }
         assert!(missing == 0, "every item has an outcome");
         wakes.extend(answer.complete_deferred(Ok(own)));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn refusal() -> Result<Outcomes, StoreError> {
+        Err(StoreError::Remote {
+            code: ErrorCode::NoLeader,
+            text: String::new(),
+        })
+    }
+
+    /// A log provider gets the parts of a call without waiting for their results.
+    #[test]
+    fn a_refused_call_fails_with_an_unknown_outcome_if_one_of_its_parts_was_logged() {
+        for (second, code) in [
+            (refusal(), ErrorCode::NoLeader),
+            (Ok(Outcomes::default()), ErrorCode::Indeterminate),
+        ] {
+            let (proposal, answer) = Proposal::new(true);
+            let mut parts = answer.split(3);
+            assert!(parts[0].begin() && parts[1].begin());
+            parts.remove(0).complete(refusal());
+            assert!(!parts[1].begin(), "no other part may be logged");
+            drop(parts.pop());
+            assert!(!proposal.is_done(), "the second part may still be logged");
+            parts.remove(0).complete(second);
+            assert_eq!(proposal.wait().unwrap_err().code(), code);
+        }
     }
 }

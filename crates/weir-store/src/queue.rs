@@ -230,17 +230,14 @@ impl Inner {
             if fuel > 0 && fuel.saturating_add(cost) > SLOW_BATCH_FUEL {
                 break;
             }
-            let Some(pending) = self.slow.pop() else {
+            let Some(mut pending) = self.slow.pop() else {
                 break;
             };
             self.slow_bytes -= pending.builder.bytes();
             // A part of this call failed: the other parts must not be executed.
-            if pending.waiters.iter().any(|(_, slot)| slot.has_failed()) {
+            if !pending.waiters.iter_mut().all(|(_, slot)| slot.begin()) {
                 self.destroys -= pending.destroys;
                 continue;
-            }
-            for (_, slot) in &pending.waiters {
-                slot.begin();
             }
             fuel = fuel.saturating_add(cost);
             batches.push_back(pending);
