@@ -39,6 +39,9 @@ const INDEXED_FIELDS: &[&str] = &[
     "statuscategory",
 ];
 
+/// Fields whose words are indexed. The text of an issue includes the other three.
+const TEXT_FIELDS: &[&str] = &["comment", "description", "summary", "text"];
+
 /// The fields of an issue in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Row {
@@ -339,26 +342,37 @@ impl Index {
         }
     }
 
-    /// Renumbers the entries when more than half of the numbers are unused.
+    /// Renumbers the entries when more than half of the numbers are unused. It does not read the
+    /// issues again, because lists wait for it.
     fn compact(&mut self) {
         if self.entries.len() < 2 * self.by_id.len() + 64 {
             return;
         }
-        let entries: Vec<Entry> = std::mem::take(&mut self.entries)
-            .into_iter()
-            .flatten()
-            .collect();
-        self.words.clear();
-        self.values.clear();
-        self.by_id.clear();
-        self.by_key.clear();
-        for (number, entry) in entries.into_iter().enumerate() {
-            self.add_terms(number, &entry.issue);
-            self.by_id.insert(entry.row.id.clone(), number);
-            self.by_key
-                .insert(entry.row.key.to_ascii_uppercase(), number);
-            self.entries.push(Some(entry));
+        let mut used = 0;
+        let mut numbers: Vec<Option<usize>> = Vec::with_capacity(self.entries.len());
+        for entry in &self.entries {
+            numbers.push(entry.as_ref().map(|_| used));
+            used += usize::from(entry.is_some());
         }
+        // Returns whether the number is still used.
+        let renumber = |number: &mut usize| match numbers.get(*number) {
+            Some(Some(new)) => {
+                *number = *new;
+                true
+            }
+            _ => false,
+        };
+        self.words.retain(|_, list| {
+            list.retain_mut(renumber);
+            !list.is_empty()
+        });
+        self.values.retain(|_, list| {
+            list.retain_mut(renumber);
+            !list.is_empty()
+        });
+        self.by_id.retain(|_, number| renumber(number));
+        self.by_key.retain(|_, number| renumber(number));
+        self.entries.retain(Option::is_some);
     }
 
     /// Number of issues.
@@ -536,13 +550,17 @@ impl Index {
                 field,
                 operator: Operator::Contains,
                 values,
-            } if field == "text" => {
+            } if TEXT_FIELDS.contains(&field.as_str()) => {
                 let mut found = EntrySet::empty(self.entries.len());
                 for value in values {
                     found.union(&self.with_text(value));
                 }
                 found.intersect(within);
-                found
+                if field == "text" {
+                    found
+                } else {
+                    self.select_by_issue(condition, &found, context)
+                }
             }
             other => self
                 .select_by_value(other, within, context)

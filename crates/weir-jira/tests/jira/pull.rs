@@ -44,6 +44,15 @@ fn the_index_finds_an_issue_by_its_current_key() {
     assert!(index.row("AA-1").is_none());
     assert_eq!(index.row("AA-2").unwrap().summary, "again");
     assert_eq!(index.len(), world.site().len());
+    let now = world.now();
+    let found = offline::search(&world.replica, "again", now).unwrap();
+    assert_eq!(index.search("again", usize::MAX).len(), found.len());
+    for query in ["project = AA", "project = BB", "summary ~ again"] {
+        let found = offline::select(&world.replica, query, now).unwrap();
+        let rows = index.select(query, now, usize::MAX).unwrap();
+        assert_eq!(rows.len(), found.len(), "{query}");
+        assert!(!rows.is_empty(), "{query}");
+    }
 }
 
 #[test]
@@ -624,10 +633,18 @@ fn an_index_and_the_replica_select_the_same_issues() {
         "resolution IS EMPTY OR priority = high",
         "creator = currentUser()",
         "labels IS EMPTY",
+        "summary ~ new",
+        "summary !~ new",
         "ORDER BY updated",
         "",
     ] {
         assert!(check(query) > 0, "{query}");
+    }
+    for query in [
+        "description ~ \"print*\"",
+        "comment ~ mail AND status = Done",
+    ] {
+        check(query);
     }
     for query in ["labels = \"GRÖSSE\"", "status = \"\""] {
         assert_eq!(check(query), 0, "{query}");
