@@ -349,9 +349,12 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
             state.retention_due = every.and_then(|every| now.checked_add(every));
             drop(state);
             // The next round retries failed steps. A failed sync has poisoned the store.
-            drop(retention::retain(handle, None, || {
-                handle.maintenance.try_acquire()
-            }));
+            let retained = retention::retain(handle, None, || handle.maintenance.try_acquire());
+            if let Err(error) = retained
+                && error.is_damage()
+            {
+                tracing::warn!(%error, "retention removes no records of a damaged topic");
+            }
             state = shared.state.lock();
             continue;
         }

@@ -78,9 +78,9 @@ pub(crate) fn retain(
     only: Option<TopicId>,
     permit: impl Fn() -> Option<ExclusivePermit>,
 ) -> Result<RetainReport, StoreError> {
-    let trims = match permit() {
+    let (trims, chosen) = match permit() {
         Some(permit) => choose(handle, only, &permit)?,
-        None => Vec::new(),
+        None => (Vec::new(), Ok(())),
     };
     // Earlier trims free space even if this one fails, for example on a full disk.
     let trimmed = trim(handle, &trims);
@@ -88,7 +88,7 @@ pub(crate) fn retain(
         Some(permit) => remove(handle, only, &permit),
         None => Ok(RetainReport::default()),
     };
-    trimmed.and(removed)
+    chosen.and(trimmed).and(removed)
 }
 
 /// Records of a topic to remove.
@@ -99,24 +99,25 @@ struct Trim {
     through: u64,
 }
 
-/// Chooses the records to remove.
+/// Chooses the records to remove, and returns the first error of a topic. A topic that cannot be
+/// read does not stop the retention of the others.
 fn choose(
     handle: &MaintenanceHandle,
     only: Option<TopicId>,
     _permit: &ExclusivePermit,
-) -> Result<Vec<Trim>, StoreError> {
-    let mut trims = Vec::new();
+) -> Result<(Vec<Trim>, Result<(), StoreError>), StoreError> {
+    let (mut trims, mut chosen) = (Vec::new(), Ok(()));
     for topic in handle.run_on_commit_thread(move |committer| candidates(committer, only))?? {
-        let through = through(&topic)?;
-        if through > topic.files.trimmed() {
-            trims.push(Trim {
+        match through(&topic) {
+            Ok(through) if through > topic.files.trimmed() => trims.push(Trim {
                 topic: topic.name,
                 condition: [Expect::Incarnation(topic.incarnation.0)],
                 through,
-            });
+            }),
+            through => chosen = chosen.and(through.map(drop)),
         }
     }
-    Ok(trims)
+    Ok((trims, chosen))
 }
 
 /// Proposes the trims, and blocks until they are applied here. A node that does not lead trims

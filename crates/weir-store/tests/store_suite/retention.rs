@@ -105,6 +105,25 @@ fn the_retained_number_of_records_stays_with_its_offsets() {
     assert!(report.is_sound(), "{:?}", report.findings);
 }
 
+#[test]
+fn a_damaged_topic_does_not_stop_the_retention_of_others() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    for topic in ["a", "b"] {
+        create_with(&store, topic, &with(|r| r.age_ms = Some(0)));
+        fill(&store, topic, 0, 5);
+    }
+    store.checkpoint().unwrap();
+    for path in disk.files() {
+        if path.starts_with("topics/00000000/") {
+            // A byte of the first record, after the header of its block.
+            disk.flip(&path, 100, 0);
+        }
+    }
+    assert!(store.retain(None).unwrap_err().is_damage());
+    assert_eq!((store.removed("a").0, store.removed("b").0), (0, 6));
+}
+
 fn trim(store: &Store, topic: &str, through: u64) {
     let trim = Intention::new(topic, Operation::Trim { through });
     assert_eq!(execute(store, &[trim])[0].effect, Effect::Valid);
