@@ -239,6 +239,12 @@ impl ClusterNode {
         self.node.linearize_on_leader(CONFIRM_TIMEOUT).await
     }
 
+    /// The term in which this node leads; `None` if another node leads.
+    pub(crate) fn leading_term(&self) -> Option<u64> {
+        let status = self.node.status();
+        (status.role == Role::Leader).then_some(status.term)
+    }
+
     /// Reserves a number for a node that will listen for its peers at `peer`. Fails with the errors
     /// of [`remove`](Self::remove).
     pub(crate) async fn add(&self, peer: &str) -> Result<u64, NodeError> {

@@ -32,7 +32,7 @@ pub(super) async fn remove_expired(edge: &Arc<Edge>, topic: &str) -> Result<bool
         edge.ds.remove(topic);
         return Ok(true);
     };
-    if !view.gone && !edge.ds.is_expired(&view, edge.shared.store.now_ms()) {
+    if !view.gone && !edge.ds.is_expired(&view, &edge.shared) {
         if view.config.expiry == Expiry::Never {
             // The expiry was recorded for a creation that lost a race.
             registry::change(edge, vec![registry::delete_expiry(topic)]).await?;
@@ -150,6 +150,9 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => return,
+        }
+        if !edge.ds.may_remove(&edge.shared) {
+            continue;
         }
         for topic in edge.ds.expired_topics(edge.shared.store.now_ms()) {
             if edge.shared.phase() >= Phase::Draining {

@@ -109,12 +109,7 @@ impl Follower {
         let store = &self.live.edge.shared.store;
         let view = view::find(&self.live.edge, &self.live.topic).await?;
         let is_current = |view: &View| {
-            let is_live = !view.gone
-                && !self
-                    .live
-                    .edge
-                    .ds
-                    .is_expired(view, self.live.edge.shared.store.now_ms());
+            let is_live = !view.gone && !self.live.edge.ds.is_expired(view, &self.live.edge.shared);
             is_live && view.incarnation == self.incarnation
         };
         let Some(view) = view.filter(is_current) else {

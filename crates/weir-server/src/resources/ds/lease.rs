@@ -1,7 +1,8 @@
 //! The time of the last use of each stream that expires when it is idle.
 //!
-//! This state is in memory only. The store also has the times of writes, and the start of a server
-//! counts as a use. So a stream may live longer than its expiry, but never shorter.
+//! This state is in memory only. The start of a server, or of the leadership of a node, counts as a
+//! use of every stream. So a stream may live longer than its expiry. In a cluster, only the leader
+//! removes idle streams, and it does not know of reads at other nodes.
 
 use std::sync::Arc;
 
@@ -12,17 +13,48 @@ use crate::resources::context::Edge;
 use crate::resources::streams::config::Expiry;
 use crate::resources::streams::state::{Lease, Streams};
 use crate::resources::streams::terms::EXPIRING_MAX;
+use crate::shared::Shared;
 
 impl Streams {
-    /// Whether a stream has expired at `now_ms`, a time of the store.
-    pub(super) fn is_expired(&self, view: &View, now_ms: u64) -> bool {
+    /// Whether a stream has expired.
+    pub(super) fn is_expired(&self, view: &View, shared: &Shared) -> bool {
         let expiry = view.config.expiry;
-        expiry != Expiry::Never
-            && self.with_leases(|leases| {
-                let lease = leases.entry(view.topic.clone());
-                let lease = lease.or_insert_with(|| Lease::new(expiry));
-                lease.is_expired(expiry, now_ms)
-            })
+        match expiry {
+            Expiry::Never => return false,
+            Expiry::Idle(_) if !self.may_remove(shared) => return false,
+            Expiry::Idle(_) | Expiry::At(_) => {}
+        }
+        let now_ms = shared.store.now_ms();
+        self.with_leases(|leases| {
+            let lease = leases.entry(view.topic.clone());
+            let lease = lease.or_insert_with(|| Lease::new(expiry));
+            lease.is_expired(expiry, now_ms)
+        })
+    }
+
+    /// Whether this server may remove streams: a node of a cluster must lead.
+    pub(super) fn may_remove(&self, shared: &Shared) -> bool {
+        let term = match &shared.cluster {
+            Some(node) => node.leading_term(),
+            None => Some(0),
+        };
+        self.observe_term(term);
+        term.is_some()
+    }
+
+    /// Records the term in which this server leads. In a new term, all idle times start again, because
+    /// the uses of streams at the earlier leader are not known here.
+    fn observe_term(&self, term: Option<u64>) {
+        let mut leading = self.leading.lock();
+        if *leading == term {
+            return;
+        }
+        *leading = term;
+        self.with_leases(|leases| {
+            for lease in leases.values_mut() {
+                lease.used = Instant::now();
+            }
+        });
     }
 
     /// Records that a stream was read or written.
@@ -105,7 +137,9 @@ impl Drop for ReaderLease {
 
 #[cfg(test)]
 mod tests {
-    use super::{Expiry, Lease, Streams};
+    use std::time::Duration;
+
+    use super::{Expiry, Instant, Lease, Streams};
 
     #[test]
     fn a_lease_expires_without_use() {
@@ -116,6 +150,30 @@ mod tests {
         assert!(!lease.is_expired(Expiry::Never, 5));
         assert!(lease.is_expired(Expiry::At(1), 5));
         assert!(!lease.is_expired(Expiry::At(u64::MAX), 5));
+    }
+
+    #[test]
+    fn idle_times_start_again_when_a_node_begins_to_lead() {
+        let ds = Streams::default();
+        ds.lease("a", Expiry::Idle(1000));
+        let later = Instant::now() + Duration::from_secs(1000);
+        for (term, starts_again) in [
+            (Some(0), true),
+            (Some(0), false),
+            (None, true),
+            (Some(2), true),
+            (Some(2), false),
+            (Some(4), true),
+        ] {
+            ds.with_leases(|leases| {
+                for lease in leases.values_mut() {
+                    lease.used = later;
+                }
+            });
+            ds.observe_term(term);
+            let is_later = ds.with_leases(|leases| leases["a"].used == later);
+            assert_eq!(is_later, !starts_again, "{term:?}");
+        }
     }
 
     #[test]

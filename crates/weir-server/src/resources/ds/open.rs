@@ -12,7 +12,7 @@ use crate::resources::events::read::no_topic;
 pub(super) async fn open(edge: &Arc<Edge>, topic: &str) -> Result<View, Problem> {
     let ds = &edge.ds;
     let view = find(edge, topic).await?.ok_or_else(no_topic)?;
-    let is_over = view.gone || ds.is_expired(&view, edge.shared.store.now_ms());
+    let is_over = view.gone || ds.is_expired(&view, &edge.shared);
     if is_over && !expire::remove_expired(edge, topic).await? {
         // Another request created the stream again meanwhile.
         return find(edge, topic).await?.ok_or_else(no_topic);

@@ -73,6 +73,8 @@ fn busy() -> Problem {
 pub(crate) struct Streams {
     /// The time of the last use of each stream that expires when idle.
     pub(crate) leases: Mutex<Leases>,
+    /// The term in which this server was last seen to lead; `None` if it did not lead.
+    pub(crate) leading: Mutex<Option<u64>>,
     /// The description of each stream, with its incarnation.
     pub(crate) configs: Mutex<HashMap<String, (u64, Arc<Config>)>>,
     /// Locks of producers. They protect no data: conditions in the store decide whether a request
