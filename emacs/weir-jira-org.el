@@ -116,12 +116,13 @@ The description of the link is the key of the issue."
 
 (defun weir-jira-org-captured (property)
   "Return PROPERTY of the captured issue, as text for a template.
-Org does not expand the text: neither %^ nor % before a backslash and a digit."
+Org does not expand the text: neither %^ nor % before a backslash and a digit.
+It does not evaluate a Lisp form in the text."
   (let ((value (plist-get weir-jira-org--issue property)))
     (if (stringp value)
         ;; An odd number of backslashes escapes %; org removes half of them.
         (replace-regexp-in-string "\\(\\\\*\\)%\\(\\^\\|\\\\[1-9]\\)" "\\1\\1\\\\%\\2"
-                                  (weir--one-line value))
+                                  (weir-jira--inert (weir--one-line value)))
       "")))
 
 ;;;###autoload
@@ -171,7 +172,7 @@ The content of the file is replaced; the issues are not changed."
       (insert (format "# Written by M-x weir-jira-org-agenda for %s: %s\n"
                       (weir-jira--site-name site) (weir--one-line (or weir-jira--query ""))))
       (dolist (key keys)
-        (insert (weir-jira-org--heading site key))))
+        (insert (weir-jira--inert (weir-jira-org--heading site key)))))
     (rename-file draft file t)
     (when-let ((buffer (find-buffer-visiting file)))
       (with-current-buffer buffer

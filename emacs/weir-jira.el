@@ -1595,13 +1595,18 @@ Ask before an existing file is replaced."
          (page (weir--jira-issue (weir-jira--site-handle (weir-jira--current-site)) key)))
     (pop-to-buffer (weir-jira--export-buffer (car page) "org"))))
 
+(defun weir-jira--inert (text)
+  "Return TEXT with a space in each %%( of it.
+Without it, the agenda of org would evaluate the Lisp form in the text."
+  (string-replace "%%(" "%% (" text))
+
 (defun weir-jira--export-buffer (text format)
   "Return a buffer with TEXT in the mode of FORMAT."
   (with-current-buffer (generate-new-buffer (format "*jira export %s*" format))
     ;; As in `weir-jira--edit-buffer': org must not obey lines of the text.
     (when (equal format "org")
       (org-mode))
-    (insert text)
+    (insert (if (equal format "org") (weir-jira--inert text) text))
     (goto-char (point-min))
     (set-buffer-modified-p nil)
     (current-buffer)))

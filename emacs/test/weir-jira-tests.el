@@ -618,7 +618,7 @@ Check that the rows are those of a list that is filled anew."
     ;; Org must not expand the parts of a summary that look like a template.
     (weir-jira-tests-post url "/_sim/edit"
                           '((issue . "AA-1")
-                            (fields . ((summary . "100%^{ask}p of %t, %\\1 and \\%^g")))))
+                            (fields . ((summary . "100%^{ask}p of %t, %\\1 and \\%^g <%%(beep)>")))))
     (let* ((site (weir-jira-tests-pulled url))
            (notes (expand-file-name "notes.org" weir-jira-directory))
            (weir-jira-org-target `(file ,notes))
@@ -630,7 +630,9 @@ Check that the rows are those of a list that is filled anew."
         (insert-file-contents notes)
         (org-mode)
         (goto-char (point-min))
-        (should (looking-at (regexp-quote (concat "* TODO " summary "\n"))))
+        ;; The agenda would evaluate the form.
+        (should (looking-at (regexp-quote (format "* TODO %s\n"
+                                                  (string-replace "%%(" "%% (" summary)))))
         ;; This property is needed to log clocks as worklogs.
         (should (equal (org-entry-get nil "JIRA_KEY") "AA-1"))
         (should (search-forward (format "[[weir-jira:%s/AA-1][AA-1]]" (weir-jira--site-name site)))))
@@ -643,7 +645,8 @@ Check that the rows are those of a list that is filled anew."
            (weir-jira-org-agenda-file (expand-file-name "agenda.org" weir-jira-directory))
            (org-agenda-files nil))
       (weir-jira-tests-post url "/_sim/edit"
-                            '((issue . "AA-2") (fields . ((duedate . "2031-05-06")))))
+                            '((issue . "AA-2") (fields . ((duedate . "2031-05-06")
+                                                          (summary . "x <%%(beep)>")))))
       (should-not (weir-jira-tests-sync site))
       ;; Nothing is written before the command is called.
       (should-not (file-exists-p weir-jira-org-agenda-file))
@@ -656,7 +659,10 @@ Check that the rows are those of a list that is filled anew."
         (should (equal (org-map-entries
                         (lambda ()
                           (list (org-entry-get nil "JIRA_KEY") (org-entry-get nil "DEADLINE"))))
-                       '(("AA-1" nil) ("AA-2" "<2031-05-06>")))))
+                       '(("AA-1" nil) ("AA-2" "<2031-05-06>"))))
+        ;; The agenda would evaluate the form.
+        (goto-char (point-min))
+        (should (search-forward "AA-2 x <%% (beep)>" nil t)))
       ;; The next list replaces the file.
       (weir-jira-list "key = AA-1" site)
       (weir-jira-org-agenda)
