@@ -387,13 +387,18 @@ fn looks_like_task(body: &Lines) -> bool {
     bullet_of(&format!("- {first}")).is_some_and(|bullet| bullet != crate::lines::Bullet::Plain)
 }
 
+/// A text in which the agenda of Emacs finds no Lisp form: it would evaluate `%%(FORM)`.
+fn inert(text: &str) -> String {
+    text.replace("%%(", &format!("%%{GUARD}("))
+}
+
 /// A text with guards at its ends, to preserve spaces.
 fn with_guards(text: &str) -> String {
     let mut out = String::new();
     if text.starts_with([' ', '\t']) {
         out.push(GUARD);
     }
-    out.push_str(text);
+    out.push_str(&inert(text));
     if text.ends_with([' ', '\t']) {
         push_guard(&mut out);
     }
@@ -402,6 +407,7 @@ fn with_guards(text: &str) -> String {
 
 /// The lines of a text; each hard break is a `\\` at the end of a line.
 fn paragraph(text: &str) -> Lines {
+    let text = inert(text);
     let parts: Vec<&str> = text.split('\n').collect();
     let last = parts.len() - 1;
     let mut lines = Lines::new();

@@ -260,10 +260,14 @@ fn text_that_looks_like_markup_stays_text() {
         "\u{200b}",
         "a\u{200b}\u{200b}b",
         "\\vert{}",
+        "%%(beep)",
+        "a <%%(beep)>",
     ] {
         let document = doc(json!([paragraph(json!([text(line)]))]));
         let org = to_org(&document, &Options::default()).unwrap();
         assert_eq!(org.opaque, [], "{line}");
+        // The agenda of Emacs would evaluate the form.
+        assert!(!org.text.contains("%%("), "{line}");
         assert_eq!(crate::org(&document), org.text);
         let fresh = from_org(&org.text, &empty(), &Options::default()).unwrap();
         assert_eq!(fresh, document, "{line}: {}", org.text);

@@ -281,6 +281,9 @@ fn org(issue: &Value, url: &str) -> String {
     text
 }
 
+/// A line of org text. `%%(` gets a space, because the agenda of Emacs would evaluate a Lisp form
+/// after `%%`.
 fn one_line(text: &str) -> String {
-    crate::bytes::printable(text.as_bytes())
+    let line = crate::bytes::printable(text.as_bytes());
+    line.replace("%%(", "%% (")
 }
