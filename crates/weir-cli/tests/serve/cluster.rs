@@ -12,7 +12,7 @@ use weir::{
     Operation, ReadFrom, StoreError, TopicReader, Weir, WeirError,
 };
 
-use crate::{TIMEOUT, ask, weir};
+use crate::{TIMEOUT, ask, ask_with, weir};
 
 /// Writes before the leader is killed, and after it.
 const WRITES: u64 = 40;
@@ -218,6 +218,25 @@ fn printed_terms(place: &Path, at: &str) -> Vec<u64> {
     printed.lines().map(|term| term.parse().unwrap()).collect()
 }
 
+/// A node that does not lead redirects a write over HTTP to the leader.
+fn check_redirects(cluster: &Cluster) {
+    let leader = cluster.leader();
+    let other = cluster.nodes.keys().find(|node| **node != leader).unwrap();
+    let other = &cluster.nodes[other];
+    let line = "POST /v1/topics/orders/events?key=k";
+    let answer = ask(&other.http, line, "x");
+    assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
+    let http = &cluster.nodes[&leader].http;
+    let location = format!("location: http://{http}/v1/topics/orders/events?key=k\r\n");
+    assert!(answer.to_lowercase().contains(&location), "{answer}");
+    assert!(answer.contains("/problems/redirect"), "{answer}");
+    // The leader decides whether a stream can be changed, because the state of another node may be old.
+    for (line, body) in [("POST /ds/absent", "x"), ("DELETE /ds/absent", "")] {
+        let answer = ask_with(&other.http, line, "Content-Type: text/plain\r\n", body);
+        assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
+    }
+}
+
 #[test]
 fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     let place = tempfile::tempdir().unwrap();
@@ -258,19 +277,9 @@ fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
         "{terms:?}"
     );
 
-    // A node that does not lead redirects a write over HTTP to the leader.
-    let leader = cluster.leader();
-    let other = cluster.nodes.keys().find(|node| **node != leader).unwrap();
-    let other = &cluster.nodes[other];
-    let line = "POST /v1/topics/orders/events?key=k";
-    let answer = ask(&other.http, line, "x");
-    assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");
-    let http = &cluster.nodes[&leader].http;
-    let location = format!("location: http://{http}/v1/topics/orders/events?key=k\r\n");
-    assert!(answer.to_lowercase().contains(&location), "{answer}");
-    assert!(answer.contains("/problems/redirect"), "{answer}");
-
+    check_redirects(&cluster);
     // A command in the directory of a node that does not lead is redirected too.
+    let leader = cluster.leader();
     let other = cluster.nodes.keys().find(|node| **node != leader).unwrap();
     let directory = format!("nodes/node-{other}");
     let mut put = weir(place.path());

@@ -12,7 +12,7 @@ use weir_core::limits::TXN_OPS_MAX;
 use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, TxnOp};
 use weir_store::{Current, StoreError};
 
-use super::open::open;
+use super::open::{open, wait_until_current};
 use super::producer::{Producer, Sequence, State};
 use super::view::View;
 use crate::http::head::{FieldName, Head};
@@ -208,6 +208,7 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
         }
         None => None,
     };
+    wait_until_current(edge).await?;
     for _ in 0..ATTEMPTS_MAX {
         let view = open(edge, topic).await?;
         if let Some(reply) = attempt(edge, call, &request, &view, body).await? {

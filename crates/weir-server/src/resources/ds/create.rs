@@ -11,7 +11,7 @@ use weir_core::limits::VALUE_BYTES_MAX;
 use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TopicOptions, TxnOp};
 
 use super::append::{meta, operations, problem_of};
-use super::open::open;
+use super::open::{open, wait_until_current};
 use super::registry::{self, Change};
 use super::view::{self, View};
 use super::walk::Walk;
@@ -46,6 +46,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     if let Some(fork) = &request.fork {
         check(Right::Read, &fork.from)?;
     }
+    wait_until_current(edge).await?;
     match open(edge, topic).await {
         Ok(view) if !view.is_empty_topic() => return existing(&request, &view),
         Err(problem) if problem.kind == Kind::StreamGone => return Err(name_is_retained()),

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use weir_core::{Effect, ErrorCode, Expect, Intention, Operation};
 
 use super::forks;
+use super::open::wait_until_current;
 use super::registry::{self, Change};
 use super::view::{self, View};
 use crate::http::offload;
@@ -27,6 +28,7 @@ use crate::resources::streams::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
 /// stream of this name remains.
 pub(super) async fn remove_expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
     let _guard = lock(edge.shared.config.store_timeout, &edge.ds.structure).await?;
+    wait_until_current(edge).await?;
     let Some(view) = view::find(edge, topic).await? else {
         registry::change(edge, vec![registry::delete_expiry(topic)]).await?;
         edge.ds.remove(topic);

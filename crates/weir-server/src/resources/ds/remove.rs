@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expire;
-use super::open::open;
+use super::open::{open, wait_until_current};
 use super::view;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
@@ -14,6 +14,7 @@ use crate::resources::streams::state::lock;
 /// Responds to DELETE.
 pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let topic = &call.matched.topic;
+    wait_until_current(edge).await?;
     open(edge, topic).await?;
     let guard = lock(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let view = view::find(edge, topic).await?.ok_or_else(no_topic)?;
