@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ pub struct Index {
     values: HashMap<Box<str>, Vec<usize>>,
     /// Offset of the last record that was read, by topic.
     offsets: HashMap<String, u64>,
-    overlay: Overlay,
+    overlay: Arc<Overlay>,
     /// The account and its time zone.
     context: Context,
 }
@@ -110,14 +111,20 @@ struct Entry {
     id: i64,
 }
 
+/// An entry with the terms under which the index finds it. It is built without the index.
+#[derive(Debug)]
+struct PreparedEntry {
+    entry: Entry,
+    words: BTreeSet<String>,
+    /// Keys of `value_key`.
+    values: Vec<Box<str>>,
+}
+
 /// A refresh of an index; reads the new records.
 #[derive(Debug)]
 pub struct Refresh {
     offsets: HashMap<String, u64>,
-    /// Issues with operations.
-    pending: BTreeSet<String>,
-    /// Issues that the replica does not have yet.
-    created: Vec<Value>,
+    overlay: Arc<Overlay>,
 }
 
 /// The result of a refresh.
@@ -125,9 +132,9 @@ pub struct Refresh {
 pub struct Update {
     offsets: HashMap<String, u64>,
     changed: BTreeSet<String>,
-    issues: Vec<Value>,
+    entries: Vec<PreparedEntry>,
     /// The outbox and the account, if they may have changed.
-    outbox: Option<(Overlay, Context)>,
+    outbox: Option<(Arc<Overlay>, Context)>,
 }
 
 impl Refresh {
@@ -146,25 +153,31 @@ impl Refresh {
         let meta = record_offset(&mut self.offsets, replica, "meta")?.is_some();
         let mut outbox = None;
         if record_offset(&mut self.offsets, replica, "outbox")?.is_some() || meta {
-            let overlay = Overlay::load(replica)?;
-            changed.append(&mut self.pending);
+            let overlay = Arc::new(Overlay::load(replica)?);
+            changed.extend(self.overlay.issues().map(str::to_owned));
             changed.extend(overlay.issues().map(str::to_owned));
-            self.created = overlay.created();
-            outbox = Some((overlay, offline::context(replica, 0)?));
+            outbox = Some((Arc::clone(&overlay), offline::context(replica, 0)?));
+            self.overlay = overlay;
         }
-        let mut issues = Vec::new();
+        let created = if changed.is_empty() {
+            Vec::new()
+        } else {
+            self.overlay.created()
+        };
+        let mut entries = Vec::new();
         for id in &changed {
-            if let Some(location) = replica.locate(id)?.filter(|_| !id.contains('+')) {
-                issues.extend(with_comments(replica, &location)?);
+            let issue = if let Some(location) = replica.locate(id)?.filter(|_| !id.contains('+')) {
+                with_comments(replica, &location)?
             } else {
-                let mut created = self.created.iter();
-                issues.extend(created.find(|issue| issue["id"] == id.as_str()).cloned());
-            }
+                let mut created = created.iter();
+                created.find(|issue| issue["id"] == id.as_str()).cloned()
+            };
+            entries.extend(issue.map(|issue| PreparedEntry::new(issue, &self.overlay)));
         }
         Ok(Update {
             offsets: self.offsets,
             changed,
-            issues,
+            entries,
             outbox,
         })
     }
@@ -225,6 +238,38 @@ impl EntrySet {
     }
 }
 
+impl PreparedEntry {
+    /// Builds the entry of an issue. Applies the operations of `overlay`, except to an issue with a
+    /// temporary key, which has them already.
+    fn new(mut issue: Value, overlay: &Overlay) -> Self {
+        let id = issue["id"].as_str().unwrap_or_default().to_owned();
+        if !id.contains('+') {
+            overlay.apply(&mut issue);
+        }
+        let pending = overlay.pending(&id);
+        strip(&mut issue);
+        let (words, values) = (words_of(&issue), value_keys(&issue));
+        let row = row(&issue, u32::try_from(pending).unwrap_or(u32::MAX));
+        read_times(&mut issue);
+        let (project, count) = row.key.rsplit_once('-').unwrap_or((&row.key, "0"));
+        let order = (project.to_owned(), count.parse().unwrap_or(0));
+        let mut hasher = DefaultHasher::new();
+        row.hash(&mut hasher);
+        let entry = Entry {
+            row,
+            hash: hasher.finish(),
+            id: jql::id_of(&issue),
+            issue,
+            order,
+        };
+        Self {
+            entry,
+            words,
+            values,
+        }
+    }
+}
+
 impl Index {
     /// Reads all issues of a replica.
     pub fn load(replica: &Replica) -> Result<Self> {
@@ -237,7 +282,7 @@ impl Index {
         for topic in ["projects", "meta", "outbox"] {
             record_offset(&mut index.offsets, replica, topic)?;
         }
-        index.overlay = Overlay::load(replica)?;
+        index.overlay = Arc::new(Overlay::load(replica)?);
         index.context = offline::context(replica, 0)?;
         for (project, _) in replica.projects()? {
             let mut comments: HashMap<String, Vec<Value>> = HashMap::new();
@@ -248,11 +293,11 @@ impl Index {
             for (id, mut issue) in replica.values(&format!("issues.{project}"), "")? {
                 let own = comments.remove(&id).unwrap_or_default();
                 issue["fields"]["comment"]["comments"] = own.into();
-                index.insert(issue);
+                index.insert(PreparedEntry::new(issue, &index.overlay));
             }
         }
         for issue in index.overlay.created() {
-            index.insert(issue);
+            index.insert(PreparedEntry::new(issue, &index.overlay));
         }
         Ok(index)
     }
@@ -267,8 +312,7 @@ impl Index {
     pub fn begin_refresh(&self) -> Refresh {
         Refresh {
             offsets: self.offsets.clone(),
-            pending: self.overlay.issues().map(str::to_owned).collect(),
-            created: self.overlay.created(),
+            overlay: Arc::clone(&self.overlay),
         }
     }
 
@@ -281,8 +325,8 @@ impl Index {
         for id in &update.changed {
             self.remove(id);
         }
-        for issue in update.issues {
-            self.insert(issue);
+        for entry in update.entries {
+            self.insert(entry);
         }
         self.compact();
         update.changed.len()
@@ -293,41 +337,19 @@ impl Index {
         !self.overlay.is_empty()
     }
 
-    fn insert(&mut self, mut issue: Value) {
-        let id = issue["id"].as_str().unwrap_or_default().to_owned();
-        if !id.contains('+') {
-            self.overlay.apply(&mut issue);
-        }
-        let pending = self.overlay.pending(&id);
-        strip(&mut issue);
+    fn insert(&mut self, prepared: PreparedEntry) {
         let number = self.entries.len();
-        self.add_terms(number, &issue);
-        let row = row(&issue, u32::try_from(pending).unwrap_or(u32::MAX));
-        read_times(&mut issue);
-        let (project, count) = row.key.rsplit_once('-').unwrap_or((&row.key, "0"));
-        let order = (project.to_owned(), count.parse().unwrap_or(0));
-        self.by_id.insert(id, number);
-        self.by_key.insert(row.key.to_ascii_uppercase(), number);
-        let mut hasher = DefaultHasher::new();
-        row.hash(&mut hasher);
-        self.entries.push(Some(Entry {
-            row,
-            hash: hasher.finish(),
-            id: jql::id_of(&issue),
-            issue,
-            order,
-        }));
-    }
-
-    /// Adds the words of an issue and the values of its indexed fields.
-    fn add_terms(&mut self, number: usize, issue: &Value) {
-        for word in words_of(issue) {
+        for word in prepared.words {
             let numbers = self.words.entry(word.into_boxed_str()).or_default();
             numbers.push(number);
         }
-        for key in value_keys(issue) {
+        for key in prepared.values {
             self.values.entry(key).or_default().push(number);
         }
+        let row = &prepared.entry.row;
+        self.by_id.insert(row.id.clone(), number);
+        self.by_key.insert(row.key.to_ascii_uppercase(), number);
+        self.entries.push(Some(prepared.entry));
     }
 
     fn remove(&mut self, id: &str) {
