@@ -91,7 +91,8 @@ impl Portion {
 }
 
 /// The state of a store's model. A clone takes time and memory linear in the number of topics,
-/// sessions and keys. After [`freeze`](Self::freeze), a clone shares nearly all keys.
+/// sessions and keys. After [`freeze`](Self::freeze), a clone shares all sessions and nearly all
+/// keys.
 #[derive(Clone, Debug)]
 pub struct Machine {
     seed: u64,
@@ -152,8 +153,10 @@ impl Machine {
         self
     }
 
-    /// Makes the next clone cheap: the clone shares the keys of topics that have many.
+    /// Makes the next clone cheap: the clone shares all sessions, and the keys of topics that have
+    /// many.
     pub fn freeze(&mut self) {
+        self.sessions.freeze();
         for live in self.topics.iter_mut().filter_map(|t| t.live.as_mut()) {
             live.keys.freeze();
         }

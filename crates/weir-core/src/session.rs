@@ -22,9 +22,11 @@ use std::sync::Arc;
 
 mod chunks;
 mod once;
+mod shared;
 mod texts;
 
 use once::OnceTable;
+use shared::SharedSession;
 use texts::Texts;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +132,7 @@ impl Session {
 /// All sessions, ordered by client id.
 #[derive(Clone, Debug, Default)]
 pub struct SessionTable {
-    sessions: BTreeMap<ClientId, Session>,
+    sessions: BTreeMap<ClientId, SharedSession>,
     /// Clients by their last use at the time of the last sort, oldest first. A client used since
     /// then is younger than every client in this list. The first client whose listed use is still
     /// its last use is therefore the oldest. Derived from `sessions`; avoids a scan of a full table
@@ -140,6 +142,11 @@ pub struct SessionTable {
 }
 
 impl SessionTable {
+    /// Makes the next clone cheap: the clone shares all sessions.
+    pub(crate) fn freeze(&mut self) {
+        self.sessions.values_mut().for_each(SharedSession::freeze);
+    }
+
     /// Number of sessions.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -309,7 +316,8 @@ impl SessionTable {
             if id <= before {
                 return Err(SnapshotError::Malformed("client ids in ascending order"));
             }
-            table.sessions.insert(id, load_session(input, applied)?);
+            let session = SharedSession::Own(load_session(input, applied)?);
+            table.sessions.insert(id, session);
             before = id;
         }
         if count >= ONCE_TABLE_FOLLOWS {
