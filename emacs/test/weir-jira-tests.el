@@ -93,6 +93,8 @@ Settings and replica are in a new directory."
   (weir-jira-tests-with url '("--issues" "30")
     (let ((site (weir-jira-tests-pulled url)))
       (should-not (weir-jira--site-failure site))
+      ;; A site is not a store.
+      (should-error (weir-get (weir-jira--site-handle site) "t" "k"))
       (with-current-buffer (format "*jira %s*" (weir-jira--site-name site))
         (should (= (weir-jira-tests-rows) 30))
         (goto-char (point-min))
@@ -404,6 +406,9 @@ Check that the rows are those of a list that is filled anew."
 
 (ert-deftest weir-jira-tests-exports ()
   (weir-jira-tests-with url '("--issues" "5")
+    ;; A spreadsheet would execute this summary.
+    (weir-jira-tests-post url "/_sim/edit"
+                          '((issue . "AA-1") (fields . ((summary . "=1+1, two")))))
     (let ((site (weir-jira-tests-pulled url)))
       (dolist (format '("csv" "org" "md" "json"))
         (weir-jira-list "" site)
@@ -416,7 +421,8 @@ Check that the rows are those of a list that is filled anew."
         (weir-jira-export-csv file)
         (with-temp-buffer
           (insert-file-contents file)
-          (should (= (weir-jira-tests-rows) 6)))
+          (should (= (weir-jira-tests-rows) 6))
+          (should (search-forward ",\"'=1+1, two\"\n" nil t)))
         (write-region "old" nil file)
         (cl-letf (((symbol-function 'y-or-n-p) #'ignore))
           (should-error (weir-jira-export-csv file) :type 'file-already-exists))

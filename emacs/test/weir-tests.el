@@ -90,6 +90,17 @@
       (should (eq (cadr seen) 'done))
       (should (eq (caar seen) 'done)))))
 
+(ert-deftest weir-tests-an-error-in-a-callback-is-a-warning ()
+  (weir-tests-with store
+    (let ((warned nil))
+      (cl-letf (((symbol-function 'display-warning)
+                 (lambda (_ text &rest _) (setq warned text))))
+        (weir-create store "t" :callback (lambda (&rest _) (error "Oops")))
+        (weir-tests-until (lambda () warned)))
+      (should (equal warned "Oops"))
+      ;; Later results arrive.
+      (should (weir-await (weir-put store "t" "k" "v"))))))
+
 (ert-deftest weir-tests-conditions ()
   (weir-tests-with store
     (should-error (weir-await (weir-put store "absent" "k" "v")) :type 'weir-not-found)

@@ -214,7 +214,7 @@ pub(crate) fn export(rows: &[&Row], format: &str) -> Option<String> {
 
 /// A field of CSV. A text that a spreadsheet would execute gets an apostrophe.
 fn quoted(text: &str) -> String {
-    let text = if text.starts_with(['=', '+', '-', '@']) {
+    let text = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         format!("'{text}")
     } else {
         text.to_owned()
