@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use weir_core::{ErrorCode, Outcome, OutcomeRun, Outcomes};
-use weir_protocol::{Encoder, Message, Packet, join_runs, write_outcome};
+use weir_protocol::{Encoder, Message, Packet, is_retryable, join_runs, write_outcome};
 use weir_store::StoreError;
 
 use super::buffer::{OUT_BYTES_HIGH, Outgoing};
@@ -42,11 +42,32 @@ pub(super) struct WriteResult {
     pub(super) bytes: usize,
     /// A nonce was refused: the session continues with this nonce.
     pub(super) expected_nonce: Option<u64>,
+    /// The write has no session and was refused temporarily with this error.
+    pub(super) chain_refusal: Option<ErrorCode>,
 }
 
 /// Whether this node of a cluster does not know the outcome of a write. The next leader knows it.
 fn is_in_doubt(error: &StoreError) -> bool {
-    matches!(error, StoreError::Remote { code, .. } if *code == ErrorCode::Indeterminate)
+    match error {
+        StoreError::Remote { code, .. } => *code == ErrorCode::Indeterminate,
+        // The node has refused a part of the write.
+        StoreError::PartlyLogged { cause } => {
+            matches!(
+                **cause,
+                StoreError::Elsewhere { .. } | StoreError::Remote { .. }
+            )
+        }
+        _ => false,
+    }
+}
+
+/// Whether this node of a cluster has refused a write that it had accepted into its queue.
+fn is_refusal(result: &Result<Outcomes, StoreError>) -> bool {
+    match result {
+        Err(StoreError::Elsewhere { .. }) => true,
+        Err(StoreError::Remote { code, .. }) => is_retryable(*code),
+        _ => false,
+    }
 }
 
 /// Memory of a waiting packet in bytes, including its entry in the queue.
@@ -62,6 +83,8 @@ pub(super) struct Answers {
     packet_bytes: usize,
     /// The outcomes of the oldest write, if they have arrived.
     front: Option<Result<Outcomes, StoreError>>,
+    /// The results of the next writes, in order. They are needed early only after a refusal.
+    later: VecDeque<Result<Outcomes, StoreError>>,
     lines: Vec<u8>,
     /// A run of equal outcomes that the next outcome may extend.
     run: Option<(u64, OutcomeRun)>,
@@ -114,17 +137,46 @@ impl Answers {
 
     /// Ready if the oldest response is complete; otherwise wakes the task when it is.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.front.is_some() {
+        if let Some(PendingResponse::Packet(_)) = self.pending.front() {
             return Poll::Ready(());
         }
-        match self.pending.front_mut() {
-            Some(PendingResponse::Packet(_)) => Poll::Ready(()),
-            Some(PendingResponse::Outcomes(waiting)) => {
-                let polled = Pin::new(&mut waiting.queued).poll(context);
-                polled.map(|result| self.front = Some(result))
-            }
-            None => Poll::Pending,
+        let mut writes = self
+            .pending
+            .iter_mut()
+            .filter_map(|response| match response {
+                PendingResponse::Outcomes(write) => Some(write),
+                PendingResponse::Packet(_) => None,
+            });
+        let Some(oldest) = writes.next() else {
+            return Poll::Pending;
+        };
+        if self.front.is_none() {
+            self.front = Some(ready!(Pin::new(&mut oldest.queued).poll(context)));
         }
+        if oldest.first == 0 && self.front.as_ref().is_some_and(is_refusal) {
+            // A node that lost its lease for a moment refuses one write and executes the next.
+            for write in writes.skip(self.later.len()) {
+                let result = ready!(Pin::new(&mut write.queued).poll(context));
+                self.later.push_back(result);
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Returns the result of the oldest write. Without a session, the client sends a refused write
+    /// again. If a later write was executed, a refusal is therefore reported as INDETERMINATE.
+    fn take_front(&mut self) -> Result<Outcomes, StoreError> {
+        let result = self.front.take().unwrap_or(Err(StoreError::Closed));
+        let is_overtaken = !self.later.iter().all(is_refusal);
+        self.front = self.later.pop_front();
+        if is_overtaken && is_refusal(&result) {
+            return Err(StoreError::Remote {
+                code: ErrorCode::Indeterminate,
+                text: "this node refused the write, and executed a later one of this connection"
+                    .to_owned(),
+            });
+        }
+        result
     }
 
     /// Writes out all complete responses, up to the limit of the send buffer.
@@ -150,7 +202,7 @@ impl Answers {
                     out.bytes.extend_from_slice(&packet);
                 }
                 Some(PendingResponse::Outcomes(waiting)) => {
-                    let result = self.front.take().unwrap_or(Err(StoreError::Closed));
+                    let result = self.take_front();
                     answered(self.answer(&waiting, result, encoder, out));
                 }
                 None => break,
@@ -171,6 +223,7 @@ impl Answers {
             count: waiting.count,
             bytes: waiting.bytes,
             expected_nonce: None,
+            chain_refusal: None,
         };
         if !waiting.tag.is_empty() {
             self.flush(&[], encoder, out);
@@ -202,6 +255,8 @@ impl Answers {
                 let mut refusal = refuse::of_store(&error);
                 refusal.message.nonce = Some(waiting.first);
                 refusal.message.count = Some(u64::from(waiting.count));
+                let code = refusal.message.code().filter(|&code| is_retryable(code));
+                answered.chain_refusal = code.filter(|_| waiting.first == 0);
                 refusal.encode(&waiting.tag, encoder, &mut out.bytes);
             }
         }
@@ -238,5 +293,58 @@ impl Answers {
         let message = Message::Committed { lines: &self.lines };
         encoder.encode(&Packet::tagged(tag, message), &mut out.bytes);
         self.lines.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use weir_store::{Answer, Proposal};
+
+    use super::*;
+    use crate::limits::admission::Admission;
+
+    fn write(admission: &Admission, answers: &mut Answers) -> Answer {
+        let (proposal, answer) = Proposal::pair();
+        answers.wait(PendingWrite {
+            queued: QueuedWrite::new(admission, proposal, admission.admit(1).unwrap()),
+            first: 0,
+            count: 1,
+            bytes: 1,
+            tag: Box::default(),
+        });
+        answer
+    }
+
+    fn refusal() -> Result<Outcomes, StoreError> {
+        Err(StoreError::Remote {
+            code: ErrorCode::NoLeader,
+            text: String::new(),
+        })
+    }
+
+    #[test]
+    fn a_refusal_is_reported_as_indeterminate_if_a_later_write_was_executed() {
+        for (third, code) in [
+            (refusal(), ErrorCode::NoLeader),
+            (Ok(Outcomes::default()), ErrorCode::Indeterminate),
+        ] {
+            let admission = Admission::default();
+            let mut answers = Answers::default();
+            let writes = [(); 3].map(|()| write(&admission, &mut answers));
+            let [first, second, last] = writes;
+            let mut context = Context::from_waker(Waker::noop());
+            first.complete(refusal());
+            second.complete(refusal());
+            assert!(answers.poll(&mut context).is_pending());
+            last.complete(third);
+            for _ in 0..2 {
+                assert!(answers.poll(&mut context).is_ready());
+                answers.pending.pop_front();
+                assert_eq!(answers.take_front().unwrap_err().code(), code);
+            }
+            assert!(answers.poll(&mut context).is_ready());
+        }
     }
 }

@@ -275,11 +275,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 break;
             }
         }
-        let state = &mut self.state;
+        let (state, chain_refusal) = (&mut self.state, &mut self.chain_refusal);
         progress |= self
             .answers
             .collect(&mut self.encoder, &mut self.out, |answered| {
                 state.answered(answered.count, answered.bytes);
+                *chain_refusal = answered.chain_refusal.or(*chain_refusal);
                 if let Some(expected) = answered.expected_nonce {
                     state.lower_expected_nonce(expected);
                 }
