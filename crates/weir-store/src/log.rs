@@ -42,7 +42,7 @@ use self::recover::{Recovered, recover};
 use self::sectors::{SECTOR, SECTOR_BYTES};
 use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
 pub(crate) use self::segment::{LOG_DIR, START_FILE, parse_segment_name};
-use self::segment::{build_segment, next_segment_bytes, write_start};
+use self::segment::{build_new_segment, next_segment_bytes, write_start};
 use self::view::{SegmentView, Shared};
 use crate::disk::{Disk, DiskFile, OpenMode, check_directory};
 use crate::error::{IoVerb, StoreError};
@@ -489,7 +489,7 @@ impl Log {
         let bytes = mark.encode(header.salt);
         self.enough_space(file_bytes)?;
         let file = self.poison_on_failure(|log| {
-            build_segment(&*log.disk, &header, |file, path| {
+            build_new_segment(&*log.disk, &header, |file, path| {
                 file.write_all_at(&mut [IoSlice::new(&bytes)], mark.position)
                     .map_err(StoreError::io(IoVerb::Write, path))
             })
@@ -841,7 +841,7 @@ impl Log {
         self.enough_space(file_bytes)?;
         let header = self.next_header(file_bytes);
         let file =
-            self.poison_on_failure(|log| build_segment(&*log.disk, &header, |_, _| Ok(())))?;
+            self.poison_on_failure(|log| build_new_segment(&*log.disk, &header, |_, _| Ok(())))?;
         self.write_mark(Kind::Roll, self.epoch)?;
         if self.options.sync_on_roll {
             self.sync()?;

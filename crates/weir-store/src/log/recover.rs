@@ -19,7 +19,7 @@ use self::analyse::Analysis;
 use self::files::{Files, classify};
 use super::format::{Kind, SegmentHeader, StartMark};
 use super::options::LogOptions;
-use super::segment::{CUT_DIR, LOG_DIR, build_segment, next_segment_bytes, write_start};
+use super::segment::{CUT_DIR, LOG_DIR, build_new_segment, next_segment_bytes, write_start};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
@@ -158,7 +158,7 @@ fn create(disk: &dyn Disk, store_id: &[u8; 16], options: &LogOptions) -> Result<
         salt: options.salt(1),
         previous_salt: 0,
     };
-    build_segment(disk, &header, |_, _| Ok(()))?;
+    build_new_segment(disk, &header, |_, _| Ok(()))?;
     write_start(disk, &first_start(store_id))
 }
 

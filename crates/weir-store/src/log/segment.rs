@@ -104,23 +104,32 @@ fn disk_full(disk: &dyn Disk, needed_bytes: u64) -> StoreError {
 }
 
 /// Creates the segment that `header` describes. `fill` writes the first batches from offset 4096.
+/// Replaces a segment of the same name.
 pub(crate) fn build_segment(
     disk: &dyn Disk,
     header: &SegmentHeader,
     fill: impl FnOnce(&dyn DiskFile, &str) -> Result<(), StoreError>,
 ) -> Result<Arc<dyn DiskFile>, StoreError> {
     let path = segment_path(header.first_sequence);
-    let built = build_file(disk, &path, header.file_bytes, |file, building| {
+    build_file(disk, &path, header.file_bytes, |file, building| {
         let bytes = header.encode();
         file.write_all_at(&mut [IoSlice::new(&bytes)], 0)
             .map_err(StoreError::io(IoVerb::Write, building))?;
         fill(file, building)
-    });
+    })
+}
+
+/// Like [`build_segment`], for a name that no valid segment has: a failure may remove the name.
+pub(crate) fn build_new_segment(
+    disk: &dyn Disk,
+    header: &SegmentHeader,
+    fill: impl FnOnce(&dyn DiskFile, &str) -> Result<(), StoreError>,
+) -> Result<Arc<dyn DiskFile>, StoreError> {
     // Without a descriptor for the directory, its sync did not start. Removing the new name lets
     // the caller retry. If that also fails, recovery removes the name.
-    built.inspect_err(|error| {
+    build_segment(disk, header, fill).inspect_err(|error| {
         if error.lacks_descriptors() {
-            let _ = disk.remove(&path);
+            let _ = disk.remove(&segment_path(header.first_sequence));
         }
     })
 }

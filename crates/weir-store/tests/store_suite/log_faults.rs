@@ -1,9 +1,11 @@
 //! Failures of the disk: syncs, writes, reads, and no space.
 
+use crate::disks::{EMFILE, Gate, Op, Rule};
 use crate::log_sim::{
-    SplitMix, Step, check_recovered, entries, open, options, payload, register_payloads, run,
+    ID, SplitMix, Step, check_recovered, entries, open, options, payload, register_payloads, run,
     scale, script,
 };
+use weir_core::ErrorCode;
 use weir_store::disk::{SimDisk, SimFailure, SimOp};
 use weir_store::error::{IoVerb, Retry, StoreError};
 use weir_store::log::{Log, LogIndex};
@@ -238,6 +240,42 @@ fn a_reset_that_cannot_write_the_start_file_accepts_no_entry() {
     drop(log);
     let (log, _) = open(&disk.killed(), &options()).unwrap();
     assert_eq!((log.first_index().0, log.last_index().0), (1000, 999));
+}
+
+#[test]
+fn a_repair_without_descriptors_keeps_the_segment_that_it_replaces() {
+    let (disk, mut log) = log();
+    while log.stats().segments < 2 {
+        log.append(1, 1, &[&[7; 3000]]).unwrap();
+    }
+    // Its only entry is acknowledged, but no later batch proves it.
+    log.sync().unwrap();
+    let last = log.last_index();
+    drop(log);
+    for lacking in [Op::Create, Op::Open, Op::SyncDir] {
+        let disk = disk.killed();
+        let gate = Gate::new(disk.clone());
+        let rule = Rule::Fail(EMFILE);
+        if lacking == Op::Create {
+            gate.rule(lacking, "log", rule);
+        } else {
+            // The repair has its new file open.
+            let rules = gate.clone();
+            gate.observe(move |op, _| {
+                if op == Op::Create {
+                    rules.rule(lacking, "log", rule);
+                }
+            });
+        }
+        let failed = Log::open(gate.disk(), ID, options()).map(drop).unwrap_err();
+        assert_eq!(failed.code(), ErrorCode::TooFewDescriptors, "{lacking:?}");
+        for seed in 0..4 {
+            let (log, _) = open(&disk.power_cut(seed), &options()).unwrap();
+            assert_eq!(log.last_index(), last, "{lacking:?} seed {seed}");
+        }
+        let (log, _) = open(&disk, &options()).unwrap();
+        assert_eq!(log.last_index(), last, "{lacking:?}");
+    }
 }
 
 #[test]
