@@ -296,6 +296,30 @@ fn a_cluster_that_loses_its_leader_keeps_acknowledged_writes() {
     }
 }
 
+/// The new leader has not seen the stream before.
+#[test]
+fn a_new_leader_removes_the_idle_streams_of_the_earlier_one() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 3);
+    let leader = cluster.leader();
+    let fields = "Content-Type: text/plain\r\nStream-TTL: 3\r\n";
+    let answer = ask_with(&cluster.nodes[&leader].http, "PUT /ds/idle", fields, "");
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    cluster.kill(leader);
+    let mut options = ConnectOptions::default();
+    options.consistency = Some(Consistency::Linear);
+    let client = Weir::connect_with(&cluster.at, &options).unwrap();
+    // A request for the stream would remove it.
+    let exists = || {
+        let topics = client.topics(false);
+        topics.is_err() || topics.is_ok_and(|all| all.iter().any(|info| info.name == "idle"))
+    };
+    let until = Instant::now() + TIMEOUT;
+    while exists() {
+        assert!(Instant::now() < until, "the idle stream is not removed");
+    }
+}
+
 /// A client with one address and a persistent connection uses the nodes that join later.
 #[test]
 fn an_open_connection_uses_nodes_that_join_later() {

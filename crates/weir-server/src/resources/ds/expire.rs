@@ -135,25 +135,24 @@ async fn write(
     }
 }
 
-/// First completes removals that an earlier server has left incomplete. Then removes expired
-/// streams, until the server ends.
+/// Removes expired streams, until the server ends. When this server starts, or begins to lead, it
+/// first completes the removals that an earlier server has left incomplete.
 pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
-    let loader = Arc::clone(&edge);
-    match offload::run(move || forks::load(&loader)).await {
-        Ok(stale) => {
-            for (source, fork) in stale {
-                log_failure(&source, remove_stale_fork(&edge, &source, &fork).await);
+    let mut loaded = None;
+    loop {
+        let term = edge.ds.leading_term(&edge.shared);
+        if term.is_some() && term != loaded {
+            match load(&edge).await {
+                Ok(()) => loaded = term,
+                Err(problem) => log_failure(registry::REGISTRY, Err(problem)),
             }
         }
-        Err(problem) => log_failure(registry::REGISTRY, Err(problem)),
-    }
-    loop {
         let pause = Duration::from_secs(SWEEP_SECONDS);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => return,
         }
-        if !edge.ds.may_remove(&edge.shared) {
+        if edge.ds.leading_term(&edge.shared).is_none() {
             continue;
         }
         for topic in edge.ds.expired_topics(edge.shared.store.now_ms()) {
@@ -165,10 +164,21 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
     }
 }
 
+/// Loads the registry, and completes the removals that an earlier server has left incomplete.
+async fn load(edge: &Arc<Edge>) -> Result<(), Problem> {
+    wait_until_current(edge).await?;
+    let loader = Arc::clone(edge);
+    for (source, fork) in offload::run(move || forks::load(&loader)).await? {
+        log_failure(&source, remove_stale_fork(edge, &source, &fork).await);
+    }
+    Ok(())
+}
+
 /// Removes the registry entry of a fork that does not exist, and then its source if it was retained
 /// for that fork.
 async fn remove_stale_fork(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
     let guard = lock(edge.shared.config.store_timeout, &edge.ds.structure).await?;
+    wait_until_current(edge).await?;
     let view = view::find(edge, fork).await?;
     let fork_of = view.as_ref().and_then(|view| view.config.fork.as_ref());
     if fork_of.is_some_and(|fork| fork.from == source) {

@@ -32,8 +32,8 @@ fn is_fork(edge: &Edge, fork: &str, source: &str, incarnation: u64) -> Result<bo
     }))
 }
 
-/// Loads the registry when a server starts: records the streams that expire, and returns the pairs
-/// of source and fork whose fork does not exist.
+/// Loads the registry: records the streams that expire, and returns the pairs of source and fork
+/// whose fork does not exist.
 pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
     let mut stale = Vec::new();
     entries(edge, "expiry/", true, |topic, value| {

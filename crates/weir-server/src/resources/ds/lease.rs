@@ -21,7 +21,7 @@ impl Streams {
         let expiry = view.config.expiry;
         match expiry {
             Expiry::Never => return false,
-            Expiry::Idle(_) if !self.may_remove(shared) => return false,
+            Expiry::Idle(_) if self.leading_term(shared).is_none() => return false,
             Expiry::Idle(_) | Expiry::At(_) => {}
         }
         let now_ms = shared.store.now_ms();
@@ -32,14 +32,14 @@ impl Streams {
         })
     }
 
-    /// Whether this server may remove streams: a node of a cluster must lead.
-    pub(super) fn may_remove(&self, shared: &Shared) -> bool {
+    /// The term in which this server may remove streams; `None` if another node of a cluster leads.
+    pub(super) fn leading_term(&self, shared: &Shared) -> Option<u64> {
         let term = match &shared.cluster {
             Some(node) => node.leading_term(),
             None => Some(0),
         };
         self.observe_term(term);
-        term.is_some()
+        term
     }
 
     /// Records the term in which this server leads. In a new term, all idle times start again, because
