@@ -1,7 +1,7 @@
 # The usual commands in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust abuse check fuzz outbox soak cluster-faults miri arm install-check wasm lab lab-quick
+.PHONY: help demo test test-rust test-changed abuse check fuzz outbox soak cluster-faults miri arm install-check wasm lab lab-quick
 
 XTASK = cargo run --quiet --locked --package xtask --
 
@@ -20,6 +20,9 @@ test: ## run every check and every test of the project (minutes; the first time 
 
 test-rust: ## run the tests of the Rust workspace alone
 	@$(XTASK) test-rust
+
+test-changed: ## run lints, and the tests of the Rust packages with changes since COMMIT=HEAD; `make test` runs all
+	@$(XTASK) test-changed $(COMMIT)
 
 abuse: ## attack a server of 256 MiB and 1,024 descriptors with hostile clients (part of `make test`)
 	@cargo test --quiet --locked --package weir-cli --test abuse -- --nocapture

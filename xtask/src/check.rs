@@ -3,6 +3,7 @@
 //! Invariant: every step that compiles uses the dev profile and the features of the whole
 //! workspace, so that clippy, doc and tests share builds and nothing is built twice.
 
+use crate::changed;
 use crate::steps::{self, COMMAND_FEATURES, FEATURES, Step, cargo, succeed};
 use crate::suites;
 use crate::tree;
@@ -57,16 +58,46 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     crate::setup::setup()?;
     let mut summary = suites::Summary::default();
     for step in STEPS {
-        let start = Instant::now();
-        let result = steps::one(step);
-        summary.took(step.name, start.elapsed());
-        if let Err(error) = &result {
-            println!("{error:#}");
-        }
-        summary.step(step.name, result.is_ok());
+        run_step(step, &mut summary);
     }
     suites::all(&mut summary)?;
     Ok(summary.close())
+}
+
+/// Names of the steps before the tests of changed packages.
+const CHANGED_STEPS: &[&str] = &["fmt", "tidy", "gen --check", "clippy"];
+
+/// Runs [`CHANGED_STEPS`], and the tests of the packages whose files differ from a commit. Prints
+/// the totals. Returns `false` if anything failed.
+pub(crate) fn test_changed(commit: &str) -> anyhow::Result<bool> {
+    let changed = changed::since(commit)?;
+    let mut summary = suites::Summary::default();
+    for step in STEPS {
+        if CHANGED_STEPS.contains(&step.name) {
+            run_step(step, &mut summary);
+        }
+    }
+    if !changed.packages.is_empty() {
+        suites::packages(&changed.packages, &mut summary)?;
+    }
+    for file in &changed.others {
+        println!("not tested: {file}");
+    }
+    let packages: Vec<&str> = changed.packages.iter().map(String::as_str).collect();
+    let packages = packages.join(", ");
+    println!("Tested are only the packages with changes since {commit}: {packages}");
+    Ok(summary.close())
+}
+
+/// Runs one step, and counts its verdict and its time.
+fn run_step(step: &Step, summary: &mut suites::Summary) {
+    let start = Instant::now();
+    let result = steps::one(step);
+    summary.took(step.name, start.elapsed());
+    if let Err(error) = &result {
+        println!("{error:#}");
+    }
+    summary.step(step.name, result.is_ok());
 }
 
 /// Checks a server against the description of the HTTP API.

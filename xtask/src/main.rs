@@ -10,6 +10,7 @@
 
 mod c;
 mod capi;
+mod changed;
 mod check;
 mod cluster;
 mod deny;
@@ -44,6 +45,9 @@ cargo xtask COMMAND
   test           run `check`, then all tests of all languages; print a line for each suite, and a
                  total
   test-rust      run the tests of the Rust workspace alone
+  test-changed [COMMIT]
+                 run fmt, tidy, gen --check and clippy, and the tests of the Rust packages whose
+                 files differ from COMMIT (default HEAD), without those of packages that use them
   tidy           check imports, forbidden content, documents, data
   gen [--check]  generate the files from vectors/errors.toml, and the figures of the README from
                  lab/record; --check: compare them with the files in the tree
@@ -123,6 +127,8 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("wasm", []) => return wasm::wasm(false),
         ("wasm", ["--write"]) => return wasm::wasm(true),
         ("test-rust", []) => return check::test_rust(),
+        ("test-changed", []) => return check::test_changed("HEAD"),
+        ("test-changed", [commit]) => return check::test_changed(commit),
         ("check", []) => check::check(),
         ("tidy", []) => tidy::tidy(),
         ("gen", []) => generate::write(),

@@ -18,6 +18,7 @@ use crate::python;
 use crate::schemathesis;
 use crate::tree;
 use crate::wasm::{self, Verdict};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -286,6 +287,19 @@ pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
 /// Runs all tests of the Rust workspace: one suite for each crate, with documentation examples.
 pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
+    work(&queue, summary);
+    Ok(())
+}
+
+/// Runs the tests of some packages of the workspace, without documentation examples.
+pub(crate) fn packages(names: &BTreeSet<String>, summary: &mut Summary) -> anyhow::Result<()> {
+    let queue = rust::queue_of(names, summary)?;
+    work(&queue, summary);
+    Ok(())
+}
+
+/// Runs test binaries, two at a time.
+fn work(queue: &rust::Queue, summary: &mut Summary) {
     let mut second = Summary::default();
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| queue.work(&mut second));
@@ -295,7 +309,6 @@ pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
         }
     });
     summary.merge(second);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{Counts, Summary};
 use crate::steps::{cargo, shown};
 use anyhow::Context as _;
 use serde_json::Value;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,9 +24,18 @@ pub(crate) const RELEASE: &[&str] = &[
     "--package=workspace-features",
 ];
 
-/// Targets that take minutes, slowest first. They start first, so that at the end no worker waits
-/// for one of them.
-const SLOWEST: &[&str] = &["sim_suite", "cli", "abuse", "jira"];
+/// The slowest targets, slowest first. They start first, so that at the end no worker waits for one
+/// of them.
+const SLOWEST: &[&str] = &[
+    "cli",
+    "demo",
+    "sim_suite",
+    "abuse",
+    "serve",
+    "jira",
+    "store_suite",
+    "remote",
+];
 
 /// A unit of work: a test binary, the documentation examples of all crates, or the release tests of
 /// the crates with invariants.
@@ -52,13 +61,42 @@ pub(super) struct Queue(Mutex<VecDeque<Job>>);
 
 /// Builds the tests of the workspace.
 pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
-    println!("-- building the tests of the workspace");
+    let Some(mut jobs) = jobs(summary, &["--workspace".to_owned()])? else {
+        return Ok(Queue(Mutex::default()));
+    };
+    // This job builds first, so it starts early, while other jobs can run beside it.
+    jobs.push_front(Job::Release);
+    jobs.push_back(Job::Examples);
+    Ok(Queue(Mutex::new(jobs)))
+}
+
+/// Builds the tests of some packages, with the features that they have in the tests of the
+/// workspace.
+pub(super) fn queue_of(
+    packages: &BTreeSet<String>,
+    summary: &mut Summary,
+) -> anyhow::Result<Queue> {
+    let mut options = vec![
+        "--package=workspace-features".to_owned(),
+        "--features=workspace-features/members".to_owned(),
+    ];
+    options.extend(packages.iter().map(|name| format!("--package={name}")));
+    if packages.contains("weir-raft") {
+        options.push("--features=weir-raft/sim".to_owned());
+    }
+    let jobs = jobs(summary, &options)?.unwrap_or_default();
+    Ok(Queue(Mutex::new(jobs)))
+}
+
+/// Builds tests. Returns a job for each test binary; `None` if the tests do not build.
+fn jobs(summary: &mut Summary, options: &[String]) -> anyhow::Result<Option<VecDeque<Job>>> {
+    println!("-- building the tests");
     let start = Instant::now();
-    let binaries = build()?;
+    let binaries = build(options)?;
     summary.took("building the tests", start.elapsed());
     let Some(mut binaries) = binaries else {
         summary.fail("rust", "the tests do not build");
-        return Ok(Queue(Mutex::default()));
+        return Ok(None);
     };
     binaries.sort_by_key(|binary| {
         let rank = SLOWEST
@@ -66,11 +104,7 @@ pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
             .position(|name| binary.target.ends_with(name));
         rank.unwrap_or(SLOWEST.len())
     });
-    let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
-    // This job builds first, so it starts early, while other jobs can run beside it.
-    jobs.push_front(Job::Release);
-    jobs.push_back(Job::Examples);
-    Ok(Queue(Mutex::new(jobs)))
+    Ok(Some(binaries.into_iter().map(Job::Binary).collect()))
 }
 
 impl Queue {
@@ -185,16 +219,17 @@ fn release() -> Command {
     command
 }
 
-/// Builds the tests; `None` if they do not build.
-fn build() -> anyhow::Result<Option<Vec<Binary>>> {
+/// Builds the tests of the packages in `options`; `None` if they do not build.
+fn build(options: &[String]) -> anyhow::Result<Option<Vec<Binary>>> {
     let mut child = cargo(&[
         "test",
-        "--workspace",
+        "--tests",
         "--locked",
         "--no-run",
         "--quiet",
         "--message-format=json-render-diagnostics",
     ])
+    .args(options)
     .stdin(Stdio::null())
     .stdout(Stdio::piped())
     .spawn()
