@@ -230,7 +230,7 @@ fn check_redirects(cluster: &Cluster) {
     let location = format!("location: http://{http}/v1/topics/orders/events?key=k\r\n");
     assert!(answer.to_lowercase().contains(&location), "{answer}");
     assert!(answer.contains("/problems/redirect"), "{answer}");
-    // The leader decides whether a stream can be changed, because the state of another node may be old.
+    // The leader decides whether a stream can be changed. The state of another node may be old.
     for (line, body) in [("POST /ds/absent", "x"), ("DELETE /ds/absent", "")] {
         let answer = ask_with(&other.http, line, "Content-Type: text/plain\r\n", body);
         assert!(answer.starts_with("HTTP/1.1 307 "), "{answer}");

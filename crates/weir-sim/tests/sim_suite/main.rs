@@ -86,8 +86,8 @@ fn no_history_breaks_an_invariant() {
     ] = seen;
     println!(
         "{acks} acknowledged, {reads} linear reads, {cuts} power cuts, {partitions} partitions, \
-         {transfers} transfers, {checkpoints} checkpoints, {installs} installed snapshots, {claimed} claimed records, \
-         {delivered} delivered records, {changes} changes of members"
+         {transfers} transfers, {checkpoints} checkpoints, {installs} installed snapshots, \
+         {claimed} claimed records, {delivered} delivered records, {changes} changes of members"
     );
     assert_eq!(broken, 0, "histories that broke an invariant");
     let is_seen = seen.iter().all(|count| *count > 0);

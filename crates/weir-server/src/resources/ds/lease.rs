@@ -42,7 +42,7 @@ impl Streams {
         term
     }
 
-    /// Records the term in which this server leads. In a new term, all idle times start again, because
+    /// Records the term in which this server leads. In a new term, all idle times start again:
     /// the uses of streams at the earlier leader are not known here.
     fn observe_term(&self, term: Option<u64>) {
         let mut leading = self.leading.lock();
