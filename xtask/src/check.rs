@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// Cheap steps first, so that a wrong import fails before a build starts.
-const STEPS: &[Step] = &[
+/// Steps that compile nothing, so that a wrong import fails before a build starts.
+const QUICK: &[Step] = &[
     Step {
         name: "fmt",
         run: fmt,
@@ -37,6 +37,10 @@ const STEPS: &[Step] = &[
         name: "features",
         run: features,
     },
+];
+
+/// Steps that compile.
+const COMPILING: &[Step] = &[
     Step {
         name: "clippy",
         run: clippy,
@@ -49,7 +53,7 @@ const STEPS: &[Step] = &[
 
 /// Runs all steps, and stops at the first failure.
 pub(crate) fn check() -> anyhow::Result<()> {
-    steps::all(STEPS)
+    steps::all(QUICK.iter().chain(COMPILING))
 }
 
 /// Runs all steps and all tests, also after a failure, and prints the totals. Returns `false` if
@@ -57,9 +61,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
 pub(crate) fn test() -> anyhow::Result<bool> {
     crate::setup::setup()?;
     let mut summary = suites::Summary::default();
-    for step in STEPS {
-        run_step(step, &mut summary);
-    }
+    run_steps(&mut summary);
     suites::all(&mut summary)?;
     Ok(summary.close())
 }
@@ -72,7 +74,7 @@ const CHANGED_STEPS: &[&str] = &["fmt", "tidy", "gen --check", "clippy"];
 pub(crate) fn test_changed(commit: &str) -> anyhow::Result<bool> {
     let changed = changed::since(commit)?;
     let mut summary = suites::Summary::default();
-    for step in STEPS {
+    for step in QUICK.iter().chain(COMPILING) {
         if CHANGED_STEPS.contains(&step.name) {
             run_step(step, &mut summary);
         }
@@ -87,6 +89,22 @@ pub(crate) fn test_changed(commit: &str) -> anyhow::Result<bool> {
     let packages = packages.join(", ");
     println!("Tested are only the packages with changes since {commit}: {packages}");
     Ok(summary.close())
+}
+
+/// Runs all steps. The quick steps use one core, so they run beside those that compile.
+fn run_steps(summary: &mut suites::Summary) {
+    let mut quick = suites::Summary::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for step in QUICK {
+                run_step(step, &mut quick);
+            }
+        });
+        for step in COMPILING {
+            run_step(step, summary);
+        }
+    });
+    summary.merge(quick);
 }
 
 /// Runs one step, and counts its verdict and its time.

@@ -51,7 +51,7 @@ impl Summary {
     }
 
     /// Adds the counts of another thread.
-    fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         for (name, counts) in other.suites {
             let suite = self.suite(&name);
             suite.passed += counts.passed;
