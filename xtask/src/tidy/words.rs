@@ -31,8 +31,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("records behind", "write `records after`"),
     ("comes behind", "write `comes after`"),
     ("key behind", "write `key after`"),
-    ("goes on behind", "write `goes on after`"),
-    ("go on behind", "write `go on after`"),
+    ("goes on behind", "write `continues after`"),
+    ("go on behind", "write `continue after`"),
     ("must never happen", "write a list of `Invariants:`"),
     ("what must never", "write a list of `Invariants:`"),
 ];
