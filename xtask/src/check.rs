@@ -87,7 +87,7 @@ pub(crate) fn test_changed(commit: &str) -> anyhow::Result<bool> {
     }
     let packages: Vec<&str> = changed.packages.iter().map(String::as_str).collect();
     let packages = packages.join(", ");
-    println!("Tested are only the packages with changes since {commit}: {packages}");
+    println!("only packages with changes since {commit} were tested: {packages}");
     Ok(summary.close())
 }
 
