@@ -7,16 +7,19 @@
 mod cell;
 pub mod html;
 pub mod plot;
+mod table;
 
 use std::fmt::Write;
 
 use crate::claim::{BLOCKS_MIN, Decision, Verdict};
 use crate::experiment::Experiment;
+use crate::experiment::matrix::TWIN;
 use crate::fingerprint::Fingerprint;
 use crate::results::{Block, Plan};
 use crate::summary::Summary;
 
 pub(crate) use cell::cell;
+pub use table::Table;
 
 /// A piece of a section.
 #[derive(Debug)]
@@ -89,9 +92,9 @@ fn sections(
     fingerprint: &Fingerprint,
 ) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
+    sections.extend(claims(summary));
     sections.extend(gaps(plan));
     sections.extend(failures(plan, blocks));
-    sections.extend(claims(summary));
     for metric in &experiment.header.show {
         sections.extend(medians(summary, metric));
     }
@@ -123,21 +126,30 @@ fn repetition(experiment: &Experiment, plan: &Plan) -> Section {
 
 fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
     let mut text = format!(
-        "{} blocks of {} planned, {} samples of each cell a block, seed {}; {} left out as disturbed; twins differ by at most {:.1} %.",
-        summary.blocks,
-        summary.planned,
-        plan.samples,
-        plan.seed,
-        summary.disturbed,
-        100.0 * summary.noise_floor
+        "{} blocks of {} planned, {} samples of each cell a block, seed {}; {} left out as disturbed.",
+        summary.blocks, summary.planned, plan.samples, plan.seed, summary.disturbed
     );
+    let has_twin = plan.cells.iter().any(|cell| cell.contender.ends_with(TWIN));
+    let noise = 100.0 * summary.noise_floor;
+    // Writing to a string cannot fail.
+    let _ = if has_twin {
+        write!(
+            text,
+            " Two copies of one contender (twins) differ by at most {noise:.1} % in 95 % of their pairs."
+        )
+    } else {
+        write!(
+            text,
+            " No contender has a twin, so the noise floor is assumed to be {noise:.1} %."
+        )
+    };
     let highest = blocks
         .iter()
         .map(|block| block.head.shares.foreign)
         .fold(0.0, f64::max);
     let _ = write!(
         text,
-        " Other work took up to {:.0} % of the measured CPUs (the limit of a block is {:.0} %), so percentiles of samples above {:.0} can be those of other work.",
+        " Other work took up to {:.0} % of the measured CPUs (the limit of a block is {:.0} %), so percentiles of samples above p{:.0} can show that work.",
         100.0 * highest,
         100.0 * plan.foreign_max,
         100.0 * (1.0 - highest)
@@ -226,9 +238,32 @@ fn claims(summary: &Summary) -> Option<Section> {
             in_words(claim, summary.noise_floor),
         ]);
     }
-    let note = "The figure is the median over the blocks of a ratio within each block, or of a value. p is that of Wilcoxon's signed rank test against the limit.".to_owned();
-    let parts = vec![Part::Table(table), Part::Text(note)];
+    let note = "The figure is the median over the blocks of a ratio within each block, or of a value. p is that of Wilcoxon's signed rank test against the limit, not corrected for the number of claims. The verdict compares the interval with the limit. The words compare a ratio with 1, and state a difference only if the whole interval is outside the noise floor.".to_owned();
+    let parts = vec![
+        Part::Text(verdicts(summary)),
+        Part::Table(table),
+        Part::Text(note),
+    ];
     Some(Section::new("Claims", parts))
+}
+
+/// The number of verdicts of each kind.
+fn verdicts(summary: &Summary) -> String {
+    let kinds = [
+        Verdict::Holds,
+        Verdict::DoesNotHold,
+        Verdict::CannotTell,
+        Verdict::NotMeasured,
+    ];
+    let counts = kinds.map(|kind| {
+        let claims = summary.claims.iter();
+        let count = claims.filter(|claim| claim.verdict == kind).count();
+        format!("{} {count}", kind.word())
+    });
+    format!(
+        "Verdicts, one for each claim and workload: {}.",
+        counts.join(", ")
+    )
 }
 
 /// The meaning of the figure of a claim without its limit. A ratio within the noise floor, or of
@@ -267,6 +302,12 @@ fn in_words(claim: &Decision, noise_floor: f64) -> String {
     }
     if interval.low > 1.0 + noise_floor {
         return format!("{more} by {}, {measured}", amount(claim, interval.centre));
+    }
+    if interval.low > 1.0 || interval.high < 1.0 {
+        let noise = 100.0 * noise_floor;
+        return format!(
+            "the noise floor of {noise:.1} % could explain the difference ({measured})"
+        );
     }
     format!("cannot tell apart ({measured})")
 }
@@ -357,7 +398,7 @@ fn details(experiment: &Experiment, summary: &Summary) -> Section {
     }
     let note = "In a closed loop, each caller waits for an answer before its next request, so latencies are those of a \
                 queue. In an open loop, requests are sent at their times, and a latency counts from the time the \
-                request was due.";
+                request was due. MAD is the median absolute deviation of the figures of the blocks.";
     let parts = vec![Part::Text(note.to_owned()), Part::Table(table)];
     Section::new("Figures", parts)
 }
@@ -410,7 +451,11 @@ fn block_table(blocks: &[Block]) -> Section {
             },
         ]);
     }
-    Section::new("Blocks and canary", vec![Part::Table(table)])
+    let note = "Foreign CPU is the time of other processes on the measured CPUs. The canary is fixed work, \
+                timed before and after each block: an integer loop and a copy of 32 MiB. If its time changes, so did \
+                the speed of the machine.";
+    let parts = vec![Part::Text(note.to_owned()), Part::Table(table)];
+    Section::new("Blocks and canary", parts)
 }
 
 fn machine(fingerprint: &Fingerprint) -> Section {
@@ -458,62 +503,41 @@ pub fn significant(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// A Markdown table with padded columns, for reading in a terminal.
-#[derive(Debug)]
-pub struct Table {
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// Creates a table with these headings.
-    pub fn new(headings: &[&str]) -> Table {
-        Table {
-            rows: vec![
-                headings
-                    .iter()
-                    .map(|heading| (*heading).to_owned())
-                    .collect(),
-            ],
-        }
-    }
-
-    /// Adds a row, which must have one cell for each heading.
-    pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
-    }
-
-    /// Renders the table.
-    pub fn render(&self) -> String {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-                .max(3)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let mut text = String::new();
-        for (number, row) in self.rows.iter().enumerate() {
-            for (cell, width) in row.iter().zip(&widths) {
-                let _ = write!(text, "| {cell:width$} ");
-            }
-            text.push_str("|\n");
-            if number == 0 {
-                for width in &widths {
-                    let _ = write!(text, "|{}", "-".repeat(width + 2));
-                }
-                text.push_str("|\n");
-            }
-        }
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::bootstrap::Interval;
+
+    /// A claim that a ratio of times is at most 1, with this interval.
+    fn ratio(low: f64, centre: f64, high: f64) -> Decision {
+        Decision {
+            text: "a claim".to_owned(),
+            compared: "a / b".to_owned(),
+            workload: "w".to_owned(),
+            ratio: true,
+            metric: "wall".to_owned(),
+            bar: 1.0,
+            at_most: true,
+            figures: vec![centre; BLOCKS_MIN],
+            interval: Some(Interval { centre, low, high }),
+            p: None,
+            verdict: Verdict::CannotTell,
+        }
+    }
+
+    #[test]
+    fn words_state_a_difference_only_outside_the_noise_floor() {
+        for (low, centre, high, words) in [
+            (0.5, 0.5, 0.5, "less time by 2.00x, "),
+            (1.3, 1.4, 1.5, "more time by 1.40x, "),
+            (1.02, 1.09, 1.17, "the noise floor of 21.6 % could explain "),
+            (0.85, 0.9, 0.95, "the noise floor of 21.6 % could explain "),
+            (0.9, 1.0, 1.1, "cannot tell apart ("),
+        ] {
+            let found = in_words(&ratio(low, centre, high), 0.216);
+            assert!(found.starts_with(words), "{found}");
+        }
+    }
 
     #[test]
     fn numbers_have_three_digits_and_a_unit() {
@@ -527,15 +551,5 @@ mod tests {
         ] {
             assert_eq!(with_unit(metric, value), text);
         }
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let mut table = Table::new(&["a", "long heading"]);
-        table.row(vec!["value".into(), "x".into()]);
-        assert_eq!(
-            table.render(),
-            "| a     | long heading |\n|-------|--------------|\n| value | x            |\n"
-        );
     }
 }

@@ -95,12 +95,17 @@ fn samples_of(set: &Path, block: usize) -> Vec<String> {
 
 #[test]
 fn a_known_difference_is_decided_both_ways() {
-    for (slower, verdict) in [(1.5, "| holds "), (1.1, "| DOES NOT HOLD ")] {
+    for (slower, verdict, counts) in [
+        (1.5, "| holds ", "holds 1, DOES NOT HOLD 0,"),
+        (1.1, "| DOES NOT HOLD ", "holds 0, DOES NOT HOLD 1,"),
+    ] {
         let dir = laboratory(&experiment(slower, ""));
         let out = run(dir.path(), &["run", "t", "--allow-debug"]);
         let stdout = text(&out.stdout);
         assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
         assert!(stdout.contains(verdict), "{verdict} not in {stdout}");
+        assert!(stdout.contains(counts), "{counts} not in {stdout}");
+        assert!(stdout.contains("No contender has a twin"), "{stdout}");
         let report = fs::read_to_string(result_set(dir.path()).join("report.md")).unwrap();
         assert!(
             stdout.contains(&report),
