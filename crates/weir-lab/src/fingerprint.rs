@@ -218,8 +218,10 @@ fn sync_times(dir: &Path) -> Result<(f64, f64)> {
         }
         Ok(times)
     };
-    let times = sorted(&measure().map_err(LabError::io(&path))?);
+    let measured = measure();
+    // Also after an error: on a full disk, the file would only occupy space.
     let _ = fs::remove_file(&path);
+    let times = sorted(&measured.map_err(LabError::io(&path))?);
     let at = |share| percentile_of_sorted(&times, share).unwrap_or(0.0);
     Ok((at(0.50), at(0.99)))
 }

@@ -210,9 +210,15 @@ impl ResultSet {
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
         let aside = path.with_extension("part");
-        let mut file = File::create(&aside).map_err(LabError::io(&aside))?;
-        file.write_all(bytes).map_err(LabError::io(&aside))?;
-        file.sync_all().map_err(LabError::io(&aside))?;
+        let written = File::create(&aside).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        });
+        if let Err(source) = written {
+            // On a full disk, part of a file would only occupy space.
+            let _ = fs::remove_file(&aside);
+            return Err(LabError::io(&aside)(source));
+        }
         fs::rename(&aside, &path).map_err(LabError::io(&path))?;
         let parent = path.parent().unwrap_or(&self.dir);
         File::open(parent)

@@ -162,3 +162,26 @@ fn a_second_run_waits_for_the_first() {
     lock.unlock().unwrap();
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_full_disk_ends_a_run_that_can_be_resumed() {
+    let dir = laboratory(&experiment(1.5, "").replace("samples = 3", "samples = 10000"));
+    // Limits files to 850 units of 512 or 1,024 bytes, which the samples of a block exceed. A write
+    // fails, because the signal is ignored.
+    let limited = "trap '' XFSZ; ulimit -f 850; exec \"$0\" run t --allow-debug --blocks 1";
+    let out = Command::new("/bin/sh")
+        .current_dir(dir.path())
+        .args(["-c", limited, env!("CARGO_BIN_EXE_weir-lab")])
+        .output()
+        .unwrap();
+    let message = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{message}");
+    assert!(message.contains("B000"), "{message}");
+    let set = result_set(dir.path());
+    let stored = fs::read_dir(set.join("blocks")).unwrap().count();
+    assert_eq!(stored, 0, "a part of a block was left");
+    let words = ["run", "--allow-debug", "--resume", set.to_str().unwrap()];
+    let out = run(dir.path(), &words);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert_eq!(samples_of(&set, 0).len(), 20_000);
+}
