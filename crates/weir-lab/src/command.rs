@@ -193,7 +193,19 @@ pub fn profile(
     out: &mut dyn Write,
 ) -> Result<()> {
     let experiment = Experiment::read(&find(places, name)?)?;
-    crate::profile::run(experiment, options, wanted, places, out)
+    if let Some(dir) = &wanted.into {
+        let set = ResultSet::open(dir)?;
+        let measured = Experiment::read(&set.path("experiment.toml"))?.header.name;
+        if measured != experiment.header.name {
+            let what = format!("{} is a result set of `{measured}`", dir.display());
+            return Err(LabError::Usage { what });
+        }
+    }
+    crate::profile::run(experiment, options, wanted, places, out)?;
+    match &wanted.into {
+        Some(dir) => make_report(dir, &mut std::io::sink()),
+        None => Ok(()),
+    }
 }
 
 fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {

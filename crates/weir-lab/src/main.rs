@@ -75,6 +75,9 @@ enum Verb {
         /// Samples a second.
         #[arg(long, value_name = "HZ", default_value_t = 1_999, value_parser = clap::value_parser!(u32).range(1..=9_999))]
         rate: u32,
+        /// Add the flame graphs to this result set and regenerate its report.
+        #[arg(long, value_name = "DIR")]
+        into: Option<PathBuf>,
     },
     /// Regenerate the report of a result set.
     Report {
@@ -263,11 +266,13 @@ fn run(verb: Verb) -> Result<()> {
             workload,
             seconds,
             rate,
+            into,
         } => {
             let wanted = Wanted {
                 workload,
                 time: Duration::from_secs(seconds),
                 rate,
+                into,
             };
             command::profile(&experiment, &choice.options(), &wanted, &places, out)
         }
@@ -278,10 +283,7 @@ fn run(verb: Verb) -> Result<()> {
             gate,
             across,
             json,
-        } => {
-            let wanted = Comparing { gate, across, json };
-            command::compare(&old, &new, wanted, out)
-        }
+        } => command::compare(&old, &new, Comparing { gate, across, json }, out),
         Verb::Show { dir, cell } => command::show(&dir, &cell, out),
         Verb::Export { dir, format } => command::export(&dir, format, out),
         Verb::Noise { choice } => command::noise(&choice.options(), &places, out),

@@ -47,6 +47,8 @@ pub struct Wanted {
     pub time: Duration,
     /// Samples a second.
     pub rate: u32,
+    /// The result set that gets the flame graphs; `None` means a directory of their own.
+    pub into: Option<PathBuf>,
 }
 
 /// Profiles the cells of `experiment` one after another: folded stacks, a flame
@@ -65,7 +67,10 @@ pub fn run(
     let name = format!("{}-profile-{}", utc_now(), experiment.header.name);
     let session = Session::new(experiment, options, places, Arc::default())?;
     usable(&session.places.scratch)?;
-    let dir = places.results.join(name);
+    let dir = match &wanted.into {
+        Some(set) => set.join("profiles"),
+        None => places.results.join(name),
+    };
     fs::create_dir_all(&dir).map_err(LabError::io(&dir))?;
     let mut print = |line: &str| {
         // Progress output is optional, so errors are ignored.

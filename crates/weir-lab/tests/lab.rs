@@ -738,6 +738,30 @@ fn a_profile_without_perf_is_an_error() {
 }
 
 #[test]
+fn a_profile_is_added_only_to_a_set_of_its_experiment() {
+    let text_of = experiment(1.5, "");
+    let dir = laboratory(&text_of);
+    assert!(
+        run(dir.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let set = result_set(dir.path());
+    let other = text_of.replacen("name = \"t\"", "name = \"u\"", 1);
+    fs::write(dir.path().join("lab/experiments/u.toml"), other).unwrap();
+    for (into, message) in [
+        (set.as_path(), "is a result set of `t`"),
+        (dir.path(), "is not a result set"),
+    ] {
+        let into = into.to_str().unwrap();
+        let words = ["profile", "u", "--allow-debug", "--into", into];
+        let refused = run(dir.path(), &words);
+        assert_eq!(refused.status.code(), Some(2), "{message}");
+        assert!(text(&refused.stderr).contains(message), "{message}");
+    }
+}
+
+#[test]
 fn a_record_holds_every_sample_compressed() {
     let dir = laboratory(&experiment(1.5, ""));
     assert!(
