@@ -30,6 +30,7 @@ mod cursor;
 mod expire;
 mod follow;
 mod forks;
+mod leader;
 mod lease;
 mod open;
 mod producer;

@@ -12,7 +12,8 @@ use weir_core::limits::TXN_OPS_MAX;
 use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, TxnOp};
 use weir_store::{Current, StoreError};
 
-use super::open::{open, wait_until_current};
+use super::leader::wait_until_current;
+use super::open::open;
 use super::producer::{Producer, Sequence, State};
 use super::view::View;
 use crate::http::head::{FieldName, Head};

@@ -11,7 +11,8 @@ use weir_core::limits::VALUE_BYTES_MAX;
 use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TopicOptions, TxnOp};
 
 use super::append::{meta, operations, problem_of};
-use super::open::{open, wait_until_current};
+use super::leader::wait_until_current;
+use super::open::open;
 use super::registry::{self, Change};
 use super::view::{self, View};
 use super::walk::Walk;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use weir_core::{Effect, ErrorCode, Expect, Intention, Operation};
 
 use super::forks;
-use super::open::wait_until_current;
+use super::leader::wait_until_current;
 use super::registry::{self, Change};
 use super::view::{self, View};
 use crate::http::offload;

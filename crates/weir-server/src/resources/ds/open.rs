@@ -7,18 +7,6 @@ use super::view::{View, find};
 use crate::http::problem::Problem;
 use crate::resources::context::Edge;
 use crate::resources::events::read::no_topic;
-use crate::resources::problems;
-
-/// Waits until this server may decide about a change of streams: a node of a cluster must lead, and
-/// have applied every acknowledged write.
-pub(super) async fn wait_until_current(edge: &Edge) -> Result<(), Problem> {
-    if let Some(node) = &edge.shared.cluster {
-        // Boxed, so that requests without a cluster do not carry this state.
-        let leads = Box::pin(node.lead()).await;
-        leads.map_err(|error| problems::of_store(&error))?;
-    }
-    Ok(())
-}
 
 /// Finds the stream of a request. Removes it first if it has expired.
 pub(super) async fn open(edge: &Arc<Edge>, topic: &str) -> Result<View, Problem> {

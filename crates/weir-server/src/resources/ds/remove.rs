@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::expire;
-use super::open::{open, wait_until_current};
+use super::leader::wait_until_current;
+use super::open::open;
 use super::view;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
