@@ -3,20 +3,22 @@
 //! Numbers are equal by value, strings by their characters, arrays element by element. The order of
 //! members does not matter. If a name is repeated, only its first member counts.
 //!
-//! Invariants: recursion is bounded by the limit of nesting; work is n log n in the size of the
-//! values, for each level of nesting. A value that is not JSON equals no value, not even itself.
+//! Invariants: recursion is bounded by the limit of nesting. A comparison takes n log n steps in the
+//! size of the values, for each level of nesting; a fingerprint takes n log n steps in all. A value
+//! that is not JSON equals no value, not even itself.
 
 use crate::children::{Child, Children, tag_of};
-use crate::error::ScanError;
-use crate::items::Tag;
+use crate::error::{ScanError, ScanErrorKind};
+use crate::items::{Span, Tag};
 use crate::kernel::Kernel;
+use crate::kernel::scalar::Fault;
 use crate::number::{Number, compare_numbers};
 use crate::path_set::PathSet;
 use crate::plan::{Limits, PAGE_BYTES_LIMIT};
 use crate::scan::{at_item, too_large};
 use crate::strict;
 use crate::text::Text;
-use crate::token::blanks;
+use crate::token::{blanks, unexpected};
 use crate::walk::Walk;
 use std::cmp::Ordering;
 
@@ -116,37 +118,112 @@ pub fn fingerprint(value: &[u8], hash: fn(&[u8]) -> u128) -> Result<u128, ScanEr
     let end = checked.map_err(|fault| at_item(fault, 0))?.end;
     let rest = blanks(value, end);
     if rest < value.len() {
-        let fault = (crate::ScanErrorKind::TrailingData, rest);
+        let fault = (ScanErrorKind::TrailingData, rest);
         return Err(at_item(fault, 0));
     }
-    Ok(digest(value.get(start..end).unwrap_or(&[]), hash, depth))
+    match digest(value, start, hash, depth) {
+        Ok((print, _)) => Ok(print),
+        Err(fault) => Err(at_item(fault, 0)),
+    }
 }
 
-fn digest(value: &[u8], hash: fn(&[u8]) -> u128, depth: u32) -> u128 {
-    let tag = tag_of(value.first());
+/// The fingerprint of the value that begins at `at`, and the end of the value. `depth` levels may be
+/// open in it.
+fn digest(
+    bytes: &[u8],
+    at: usize,
+    hash: fn(&[u8]) -> u128,
+    depth: u32,
+) -> Result<(u128, usize), Fault> {
+    let tag = tag_of(bytes.get(at));
     // The type byte comes first, so that values of different types do not collide.
-    let mut bytes = vec![tag as u8];
-    match tag {
-        Tag::Number => canonical(value, &mut bytes),
-        Tag::String => Text::new(value).decode_into(&mut bytes),
-        Tag::Array | Tag::Object if depth > 0 => {
-            let mut all = children(value, &PathSet::none()).unwrap_or_default();
-            if tag == Tag::Object {
-                all = unique(value, all);
+    let mut out = vec![tag as u8];
+    let end = match tag {
+        Tag::Array | Tag::Object if depth == 0 => return Err((ScanErrorKind::TooDeep, at)),
+        Tag::Array => digest_elements(bytes, at, hash, depth - 1, &mut out)?,
+        Tag::Object => digest_members(bytes, at, hash, depth - 1, &mut out)?,
+        _ => {
+            let literal = scalar(bytes, at)?;
+            match tag {
+                Tag::Number => canonical(literal.of(bytes), &mut out),
+                Tag::String => Text::new(literal.of(bytes)).decode_into(&mut out),
+                _ => {}
             }
-            for child in &all {
-                if tag == Tag::Object {
-                    let mut name = Vec::new();
-                    name_of(value, child).decode_into(&mut name);
-                    bytes.extend(hash(&name).to_le_bytes());
-                }
-                let inner = digest(child.value.span.of(value), hash, depth - 1);
-                bytes.extend(inner.to_le_bytes());
-            }
+            literal.end()
         }
-        _ => {}
+    };
+    Ok((hash(&out), end))
+}
+
+/// Appends the fingerprints of the elements. Returns the end of the array.
+fn digest_elements(
+    bytes: &[u8],
+    at: usize,
+    hash: fn(&[u8]) -> u128,
+    depth: u32,
+    out: &mut Vec<u8>,
+) -> Result<usize, Fault> {
+    let mut next = first_child(bytes, at);
+    while let Ok(at) = next {
+        let (print, end) = digest(bytes, at, hash, depth)?;
+        out.extend(print.to_le_bytes());
+        next = next_child(bytes, end)?;
     }
-    hash(&bytes)
+    next.or_else(Ok)
+}
+
+/// Appends the fingerprints of names and values, sorted by name. Returns the end of the object.
+fn digest_members(
+    bytes: &[u8],
+    at: usize,
+    hash: fn(&[u8]) -> u128,
+    depth: u32,
+    out: &mut Vec<u8>,
+) -> Result<usize, Fault> {
+    let mut members = Vec::new();
+    let mut next = first_child(bytes, at);
+    while let Ok(at) = next {
+        let literal = scalar(bytes, at)?;
+        let mut name = Vec::new();
+        Text::new(literal.of(bytes)).decode_into(&mut name);
+        let colon = blanks(bytes, literal.end());
+        let (print, end) = digest(bytes, blanks(bytes, colon + 1), hash, depth)?;
+        members.push((name, print));
+        next = next_child(bytes, end)?;
+    }
+    // The sort is stable, so the first of several equal names stays first.
+    members.sort_by(|x, y| x.0.cmp(&y.0));
+    members.dedup_by(|x, y| x.0 == y.0);
+    for (name, print) in members {
+        out.extend(hash(&name).to_le_bytes());
+        out.extend(print.to_le_bytes());
+    }
+    next.or_else(Ok)
+}
+
+/// The scalar that begins at `at`.
+fn scalar(bytes: &[u8], at: usize) -> Result<Span, Fault> {
+    let checked = strict::value(Kernel::chosen(), bytes, at, 0)?;
+    Ok(Span::new(at, checked.end))
+}
+
+/// `Ok`: the position of the first child of the container at `at`; `Err`: the end of the container.
+fn first_child(bytes: &[u8], at: usize) -> Result<usize, usize> {
+    let at = blanks(bytes, at + 1);
+    match bytes.get(at) {
+        Some(b'}' | b']') => Err(at + 1),
+        _ => Ok(at),
+    }
+}
+
+/// As [`first_child`], for the child after the one that ends at `end`.
+fn next_child(bytes: &[u8], end: usize) -> Result<Result<usize, usize>, Fault> {
+    let at = blanks(bytes, end);
+    match bytes.get(at) {
+        Some(b',') => Ok(Ok(blanks(bytes, at + 1))),
+        Some(b'}' | b']') => Ok(Err(at + 1)),
+        _ => Err(unexpected(bytes, at)),
+    }
 }
 
 /// Writes the unique form of a number: sign, digits without zeros at either end, decimal magnitude.
@@ -232,6 +309,25 @@ mod tests {
                     assert_eq!(prints[0] == prints[1], i == j, "{i} {j}");
                 }
             }
+        }
+    }
+
+    /// A fingerprint of a level contains those of the level below, without a second read.
+    #[test]
+    fn a_digest_ends_where_its_value_ends() {
+        let inner = r#"[ {"b" : [1, {}, [ ] ], "\u0061":"x", "a": null } , true ]"#;
+        let equal = r#"[{"a":"x","b":[1e0,{},[]]},true]"#;
+        let read = |text: &str| super::digest(text.as_bytes(), 0, hash, 4);
+        let (print, end) = read(&format!("{inner} ,[")).unwrap();
+        assert_eq!(end, inner.len());
+        assert_eq!(read(equal).unwrap(), (print, equal.len()));
+        assert_eq!(fingerprint(equal.as_bytes(), hash).unwrap(), print);
+        assert!(read("[[[[]]]]").is_ok() && read("[[[[[]]]]]").is_err());
+        // Borrowed bytes may change after the check.
+        for broken in [
+            "", "[", "[1", "[1 2]", "{\"a\"", "{\"a\":", "{\"a\":1", "{1",
+        ] {
+            assert!(read(broken).is_err(), "{broken}");
         }
     }
 
