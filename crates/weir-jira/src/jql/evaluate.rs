@@ -128,9 +128,10 @@ fn order_key(issue: &Value, field: &str) -> (i64, String) {
         "key" | "issue" | "issuekey" => {
             let key = issue["key"].as_str().unwrap_or_default();
             let (project, count) = key.rsplit_once('-').unwrap_or((key, "0"));
-            // Keys of a project are ordered by number, projects by name.
+            // Keys of a project are ordered by number, projects by name. The NUL orders a project
+            // before others whose names begin with its name, as in the index.
             let count: i64 = count.parse().unwrap_or(0);
-            (0, format!("{project}-{count:012}"))
+            (0, format!("{project}\0{count:012}"))
         }
         _ => (
             0,
