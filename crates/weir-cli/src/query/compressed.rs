@@ -53,16 +53,16 @@ pub(super) fn open_in_thread(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     let (spare, empty) = sync_channel(CHUNKS_AHEAD + 2);
     let decompress = move || {
         loop {
-            let mut chunk: Vec<u8> = empty.try_recv().unwrap_or_default();
-            let read = input.by_ref().take(CHUNK_BYTES).read_to_end(&mut chunk);
+            let mut chunk: Chunk = empty.try_recv().unwrap_or_default();
+            let read = chunk.fill(&mut input);
             // The bytes before an error, the error, or the empty chunk at the end. Without a
             // reader, the rest of the file is not needed.
-            let is_last = chunk.is_empty();
+            let is_last = chunk.len == 0;
             if !is_last && full.send(Ok(chunk)).is_err() {
                 return;
             }
             if is_last || read.is_err() {
-                let _ = full.send(read.map(|_| Vec::new()));
+                let _ = full.send(read.map(|()| Chunk::default()));
                 return;
             }
         }
@@ -72,41 +72,76 @@ pub(super) fn open_in_thread(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     Ok(Box::new(Ahead {
         chunks,
         spare,
-        chunk: Vec::new(),
+        chunk: Chunk::default(),
         at: 0,
         is_end: false,
     }))
 }
 
-/// Uncompressed bytes of a chunk.
-const CHUNK_BYTES: u64 = 128 << 10;
+/// Uncompressed bytes of a chunk. A thread that waits for a chunk is woken for each.
+const CHUNK_BYTES: usize = 256 << 10;
 /// Number of chunks that wait for the reader. Together they are larger than a page, so that the
 /// thread decompresses the next page while the query reads the current one.
-const CHUNKS_AHEAD: usize = 16;
+const CHUNKS_AHEAD: usize = 8;
+
+/// Uncompressed bytes: the first `len` of `buffer`, which is set to zeros only once.
+#[derive(Default)]
+struct Chunk {
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+impl Chunk {
+    /// Reads until the chunk is full or the input ends. After an error, the chunk has the bytes
+    /// before it.
+    fn fill(&mut self, input: &mut dyn Read) -> io::Result<()> {
+        self.buffer.resize(CHUNK_BYTES, 0);
+        self.len = 0;
+        while let Some(rest) = self.buffer.get_mut(self.len..)
+            && !rest.is_empty()
+        {
+            match input.read(rest) {
+                Ok(0) => break,
+                Ok(read) => self.len += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.buffer.get(..self.len).unwrap_or_default()
+    }
+}
 
 /// The reader of a file that a thread decompresses. The last chunk is empty.
 struct Ahead {
-    chunks: Receiver<io::Result<Vec<u8>>>,
-    spare: SyncSender<Vec<u8>>,
+    chunks: Receiver<io::Result<Chunk>>,
+    spare: SyncSender<Chunk>,
     /// The current chunk, of which `at` bytes were read.
-    chunk: Vec<u8>,
+    chunk: Chunk,
     at: usize,
     is_end: bool,
 }
 
 impl Read for Ahead {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.chunk.len() && !self.is_end {
+        if self.at == self.chunk.len && !self.is_end {
             // A thread that ends without the last chunk must not look like the end of the file.
             let next = self.chunks.recv();
             let next = next.map_err(|_| io::Error::other("the decompression ended early"))??;
-            let mut before = std::mem::replace(&mut self.chunk, next);
-            before.clear();
+            let before = std::mem::replace(&mut self.chunk, next);
             let _ = self.spare.try_send(before);
             self.at = 0;
-            self.is_end = self.chunk.is_empty();
+            self.is_end = self.chunk.len == 0;
         }
-        let read = self.chunk.get(self.at..).unwrap_or_default().read(to)?;
+        let read = self
+            .chunk
+            .bytes()
+            .get(self.at..)
+            .unwrap_or_default()
+            .read(to)?;
         self.at += read;
         Ok(read)
     }
