@@ -315,7 +315,7 @@ fn attributes(topic: &str, record: &Record<'_>, meta: &Meta<'_>) -> Attributes {
 
 /// Writes a record as an event with its envelope.
 pub(crate) fn write(topic: &str, record: &Record<'_>, out: &mut Vec<u8>) {
-    let meta = Meta::read(record.meta);
+    let meta = Meta::of(record.meta, record.value);
     let mut object = Object::new(out);
     for (name, value) in attributes(topic, record, &meta) {
         object.text(&name, &value);
@@ -341,7 +341,7 @@ pub(crate) fn write(topic: &str, record: &Record<'_>, out: &mut Vec<u8>) {
 
 /// Adds the attributes of a record as header fields.
 pub(crate) fn add_fields(topic: &str, record: &Record<'_>, reply: &mut Reply) {
-    for (name, value) in attributes(topic, record, &Meta::read(record.meta)) {
+    for (name, value) in attributes(topic, record, &Meta::fields(record.meta)) {
         reply.add(&format!("ce-{name}"), header_text(&value));
     }
 }

@@ -1,10 +1,11 @@
 //! Metadata that the edge stores with a payload: its media type, CloudEvents attributes, and its
 //! trace.
 //!
-//! The metadata of a record is text, one item per line. The line `json` marks a payload that was
-//! checked to be JSON; its type is `application/json` unless another line has the type. Other lines
-//! are `name: value`, where the name is that of a header field (docs/formats/meta.md). Metadata of
-//! other writers is left unchanged.
+//! The metadata of a record is text, one item per line. The line `json` flags a payload that the
+//! writer found to be JSON; its type is `application/json` unless another line has the type. Readers
+//! check the payload again, because other writers can set the flag too. Other lines are
+//! `name: value`, where the name is that of a header field (docs/formats/meta.md). Metadata of other
+//! writers is left unchanged.
 
 use weir_core::limits::META_BYTES_MAX;
 
@@ -12,13 +13,13 @@ use crate::http::head::{FieldName, Head};
 use crate::http::json::{self, Object};
 use crate::http::problem::{Kind, Problem};
 
-/// The line for checked JSON.
+/// The line that flags a payload as JSON.
 const JSON: &str = "json";
 
 /// Parsed metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta<'a> {
-    /// Whether the payload was checked to be JSON.
+    /// Whether the payload is flagged as JSON, and is JSON.
     pub(crate) json: bool,
     /// All lines with a name.
     pub(crate) fields: Vec<(&'a str, &'a str)>,
@@ -27,23 +28,38 @@ pub(crate) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    pub(crate) fn read(bytes: &'a [u8]) -> Self {
+    /// Parses the metadata of a payload. Other writers of the store can flag any payload, so the
+    /// flag counts only if the payload is one JSON value.
+    pub(crate) fn of(bytes: &'a [u8], value: &[u8]) -> Self {
+        let (mut meta, flagged) = Self::parse(bytes);
+        meta.json = flagged && json::check(value).is_none();
+        meta
+    }
+
+    /// As `of`, without the flag, for callers that do not use the type of the payload.
+    pub(crate) fn fields(bytes: &'a [u8]) -> Self {
+        Self::parse(bytes).0
+    }
+
+    /// Parses metadata, and returns whether it flags the payload as JSON.
+    fn parse(bytes: &'a [u8]) -> (Self, bool) {
         let foreign = Self {
             foreign: true,
             ..Self::default()
         };
         let Ok(text) = std::str::from_utf8(bytes) else {
-            return foreign;
+            return (foreign, false);
         };
+        let mut flagged = false;
         let mut meta = Self::default();
         for line in text.split('\n').filter(|line| !line.is_empty()) {
             match line.split_once(": ") {
-                None if line == JSON => meta.json = true,
+                None if line == JSON => flagged = true,
                 Some((name, value)) if is_name(name) => meta.fields.push((name, value)),
-                _ => return foreign,
+                _ => return (foreign, false),
             }
         }
-        meta
+        (meta, flagged)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
@@ -238,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_never_longer_than_its_base64() {
-        let meta = Meta::read(b"");
+        let meta = Meta::of(b"", b"");
         let of = |text: &str, count: usize| shape(&meta, text.repeat(count).as_bytes());
         assert_eq!(of("\u{1}", 1000), Shape::Text);
         assert_eq!(of("\u{1}", 70_000), Shape::Bytes);
@@ -258,12 +274,13 @@ mod tests {
             .unwrap();
         assert!(writer.field("ce-id", "a\nb").is_err());
         let bytes = writer.build().unwrap();
-        let meta = Meta::read(&bytes);
+        let meta = Meta::of(&bytes, b"{}");
         assert!(meta.json && !meta.foreign);
         assert_eq!(meta.media_type(), Some("application/x+json; a=b"));
-        assert!(Meta::read(b"anything").foreign);
-        assert!(Meta::read(b"\xff").foreign);
-        assert_eq!(Meta::read(b""), Meta::default());
+        assert!(!Meta::of(&bytes, b"{},{}").json && !Meta::fields(&bytes).json);
+        assert!(Meta::fields(b"anything").foreign);
+        assert!(Meta::fields(b"\xff").foreign);
+        assert_eq!(Meta::fields(b""), Meta::default());
     }
 
     #[test]

@@ -301,9 +301,9 @@ pub(crate) fn members(
     if fields.has(4) && !record.key.is_empty() {
         put_key(object, record.key);
     }
-    let meta = Meta::read(record.meta);
+    let meta = Meta::fields(record.meta);
     if fields.has(5) {
-        reframed = put_value(object, record, &meta, line);
+        reframed = put_value(object, record, line);
     }
     if fields.has(6) {
         object.flag("last", record.flags.last());
@@ -323,14 +323,18 @@ pub(crate) fn members(
     reframed
 }
 
-fn put_value(object: &mut Object<'_>, record: &Record<'_>, meta: &Meta<'_>, line: bool) -> bool {
+fn put_value(object: &mut Object<'_>, record: &Record<'_>, line: bool) -> bool {
     if record.kind != RecordKind::Put {
         if !record.value.is_empty() {
             object.base64("value64", record.value);
         }
         return false;
     }
-    match (shape(meta, record.value), std::str::from_utf8(record.value)) {
+    let meta = Meta::of(record.meta, record.value);
+    match (
+        shape(&meta, record.value),
+        std::str::from_utf8(record.value),
+    ) {
         (Shape::Json, _) => {
             let out = object.member("value");
             let from = out.len();

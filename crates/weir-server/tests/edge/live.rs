@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use weir_core::{Intention, Operation};
+
 use crate::client::{Client, TEST_TIMEOUT};
 use crate::world::{World, request, with, world};
 
@@ -261,4 +263,39 @@ fn a_reader_of_removed_records_gets_410_or_resumes_at_the_first_remaining_record
     tail.send(&request(line, &format!("Last-Event-ID: {removed}"), b""));
     assert_eq!(tail.head().status, 200);
     tail.read_until(b"new");
+}
+
+#[test]
+fn a_payload_with_a_false_json_flag_is_never_inserted_as_json() {
+    const LIST: &str = "GET /v1/topics/t/events?after=1";
+    const FORGED: &str = "1},\n{\"offset\":9,\"value\":2";
+    let world = world();
+    let reply = world.ask("PUT /ds/s", "Content-Type: application/json", b"");
+    assert_eq!(reply.status, 201, "{reply:?}");
+    for topic in ["t", "s"] {
+        let (key, value) = (&b""[..], FORGED.as_bytes());
+        let mut put = Intention::new(topic, Operation::Put { key, value });
+        put.meta = b"json";
+        world.store.propose(&[put]).unwrap().wait().unwrap();
+    }
+    let list = world.ask(LIST, "", b"").json();
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    assert_eq!(list[0]["text"], FORGED);
+    let lines = world.ask(LIST, "Accept: application/x-ndjson", b"");
+    assert_eq!(lines.text().lines().count(), 1, "{}", lines.text());
+    let accept = "Accept: application/cloudevents-batch+json";
+    let list = world.ask(LIST, accept, b"").json();
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    assert_eq!(list[0]["data"], FORGED);
+    assert_eq!(list[0].get("datacontenttype"), None);
+    let one = world.ask("GET /v1/topics/t/events/2", "", b"");
+    assert_eq!(one.get("content-type"), Some("text/plain; charset=utf-8"));
+
+    let stream = world.ask("GET /ds/s", "", b"").json();
+    assert_eq!(stream, serde_json::json!([FORGED]));
+
+    let tail = "/v1/topics/t/events?live=sse&data=record";
+    let seen = events(&mut follow(&world, tail, ""), "PUT");
+    let event: serde_json::Value = serde_json::from_str(&seen.last().unwrap().1).unwrap();
+    assert_eq!(event["text"], FORGED);
 }

@@ -262,7 +262,7 @@ fn derive_config(store: &Store, topic: &str, created: u64) -> Result<(Config, bo
         for record in &page {
             let record = record.map_err(error)?;
             if record.kind == RecordKind::Put && is_data(&record) {
-                let meta = Meta::read(record.meta);
+                let meta = Meta::of(record.meta, record.value);
                 let derived = match shape(&meta, record.value) {
                     Shape::Json => "application/json",
                     Shape::Text => "text/plain; charset=utf-8",

@@ -306,7 +306,7 @@ impl Content {
 /// Writes a payload as an element of an array: unchanged if it is JSON, otherwise as in other
 /// lists of records.
 fn value(record: &Record<'_>, out: &mut Vec<u8>) {
-    let meta = Meta::read(record.meta);
+    let meta = Meta::of(record.meta, record.value);
     match shape(&meta, record.value) {
         Shape::Json => out.extend_from_slice(record.value),
         Shape::Text => json::text(out, std::str::from_utf8(record.value).unwrap_or_default()),

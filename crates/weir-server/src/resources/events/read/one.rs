@@ -268,7 +268,7 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
         cloudevents::write(&call.matched.topic, record, &mut out);
         return Ok(reply.with("application/cloudevents+json", out));
     }
-    let meta = Meta::read(record.meta);
+    let meta = Meta::of(record.meta, record.value);
     let media_type =
         meta.media_type()
             .unwrap_or_else(|| match (record.kind, shape(&meta, record.value)) {
