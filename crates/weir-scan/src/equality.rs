@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// A fingerprint of a level contains those of the level below, without a second read.
+    /// A digest returns the end of its value, where its caller continues.
     #[test]
     fn a_digest_ends_where_its_value_ends() {
         let inner = r#"[ {"b" : [1, {}, [ ] ], "\u0061":"x", "a": null } , true ]"#;
