@@ -20,7 +20,7 @@ use crate::credentials::Credentials;
 use crate::output::{Format, Style};
 use crate::overview;
 use crate::report;
-use crate::rows;
+use crate::row_fields;
 use crate::settings::{self, Flags, Settings};
 
 /// The text that `weir` prints without arguments.
@@ -217,7 +217,7 @@ impl Cli {
                 let words: Vec<OsString> = std::env::args_os().collect();
                 let (path, common) = Self::read_loosely(&words);
                 if common.output == Some(Format::Help)
-                    && let Some(fields) = rows::of(&path)
+                    && let Some(fields) = row_fields::of_command(&path)
                 {
                     let shown = common.style().explain(fields);
                     let code =
@@ -512,7 +512,7 @@ mod tests {
             let has = |test: fn(&clap::Arg) -> bool| command.get_arguments().any(test);
             let needs = has(clap::Arg::is_required_set) && has(|arg| arg.get_id() == "output");
             let path = path.trim_start();
-            if needs && super::rows::of(path).is_none() {
+            if needs && super::row_fields::of_command(path).is_none() {
                 without.push(path.to_owned());
             }
         }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use weir::ErrorCode;
 
 use crate::caller::Caller;
-use crate::contexts::{Context, Contexts};
+use crate::context_file::{Context, Contexts};
 use crate::credentials::Credentials;
 use crate::output::{Cell, Field, Format, Shape, field, wide};
 use crate::place::{self, Where};

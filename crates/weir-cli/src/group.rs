@@ -17,6 +17,7 @@ use weir::{
     ReadFrom, Record, Topic, Weir,
 };
 
+use crate::arguments::position;
 use crate::caller::Caller;
 use crate::confirm::confirm;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
@@ -24,7 +25,6 @@ use crate::place::{self, Access};
 use crate::query::check_consumer;
 use crate::record;
 use crate::report::{Failure, FailureContext, usage};
-use crate::words::position;
 use crate::write::{answer, one};
 use crate::{settings, verdict};
 

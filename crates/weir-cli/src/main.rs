@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod allocator;
+mod arguments;
 mod backup;
 mod bench;
 mod bytes;
@@ -19,7 +20,7 @@ mod completion;
 mod config;
 mod confirm;
 mod context;
-mod contexts;
+mod context_file;
 mod crash;
 mod credentials;
 mod delete;
@@ -53,7 +54,7 @@ mod record;
 mod repair;
 mod report;
 mod restore;
-mod rows;
+mod row_fields;
 mod scratch;
 mod serve;
 mod settings;
@@ -66,7 +67,6 @@ mod txn;
 mod verdict;
 mod verify;
 mod version;
-mod words;
 mod write;
 
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ use weir::limits::VALUE_BYTES_MAX;
 use weir::units::{self, UnitError};
 use weir::{Consistency, Durability, ErrorCode};
 
-use crate::contexts::{Contexts, home};
+use crate::context_file::{Contexts, home};
 use crate::credentials::{self, Credentials};
 use crate::output::Format;
 use crate::report::{self, Failure};

@@ -25,6 +25,7 @@ use weir::{
 
 use self::follow::Follow;
 use self::merge::Merge;
+use crate::arguments::position;
 use crate::caller::Caller;
 use crate::follower::{FOLLOW_PAUSE, FollowerProgress, access, open, open_now};
 use crate::group::{self, Until};
@@ -33,7 +34,6 @@ use crate::place::{self, Access, Where};
 use crate::query::{check_consumer, filter_failed, parse_param};
 use crate::record;
 use crate::report::{Failure, FailureContext, note, usage};
-use crate::words::position;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

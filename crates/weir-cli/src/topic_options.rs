@@ -2,8 +2,8 @@
 
 use weir::{Compaction, ErrorCode, GroupName, StateMode, TopicOptions};
 
+use crate::arguments::{self, bytes, number, optional, time_ms};
 use crate::report::Failure;
-use crate::words::{self, bytes, number, optional, time_ms};
 
 /// The names of the options.
 const NAMES: &str = "compaction, tombstone-ttl, compaction-lag, key-bytes-max, \
@@ -11,10 +11,10 @@ const NAMES: &str = "compaction, tombstone-ttl, compaction-lag, key-bytes-max, \
                      retention-records, hold-for-groups; for a program state, fuel-max, memory-bytes-max, \
                      emits-max, emit-bytes-max, state-entries-max, state-bytes-max";
 
-/// Parses `NAME=VALUE` words, and applies them to the current options.
+/// Parses `NAME=VALUE` arguments, and applies them to the current options.
 pub(crate) fn parse(list: &[String], now: &TopicOptions) -> anyhow::Result<TopicOptions> {
     let mut options = now.clone();
-    words::each(list, |name, value| set(&mut options, name, value))?;
+    arguments::each_option(list, |name, value| set(&mut options, name, value))?;
     options.check().map_err(|name| {
         let what = format!("cannot use the option {name}");
         Failure::new(ErrorCode::BadOption, what).because("its value is zero or over the limit")

@@ -2,7 +2,7 @@
 
 use weir::{GroupMode, ReadFrom};
 
-use crate::words::{self, number, optional, time_ms};
+use crate::arguments::{self, number, optional, time_ms};
 
 /// The names of the options, as typed.
 const NAMES: &str = "mode, from, lease, attempts-max, pending-max, dead-letters";
@@ -24,7 +24,7 @@ pub(super) struct Options {
     pub(super) dead_letters: Option<String>,
 }
 
-/// Parses words of the form `NAME=VALUE`.
+/// Parses arguments of the form `NAME=VALUE`.
 pub(super) fn parse(list: &[String]) -> anyhow::Result<Options> {
     let mut options = Options {
         mode: GroupMode::Shared,
@@ -34,7 +34,7 @@ pub(super) fn parse(list: &[String]) -> anyhow::Result<Options> {
         pending_max: None,
         dead_letters: None,
     };
-    words::each(list, |name, value| set(&mut options, name, value))?;
+    arguments::each_option(list, |name, value| set(&mut options, name, value))?;
     Ok(options)
 }
 

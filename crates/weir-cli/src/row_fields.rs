@@ -1,4 +1,5 @@
-//! The fields of the rows of each command, so that `-o help` works without the required arguments.
+//! Lists the fields of the rows of each command, so that `-o help` works without the required
+//! arguments.
 
 use crate::output::Field;
 use crate::{
@@ -44,7 +45,7 @@ const ROWS: &[(&str, &[Field])] = &[
 ];
 
 /// The fields of the rows of a command. `None` if it prints no rows or has no required arguments.
-pub(crate) fn of(path: &str) -> Option<&'static [Field]> {
+pub(crate) fn of_command(path: &str) -> Option<&'static [Field]> {
     let tables = [ROWS, program::ROWS, jira::ROWS];
     let mut rows = tables.into_iter().flatten();
     rows.find_map(|(name, fields)| (*name == path).then_some(*fields))

@@ -1,23 +1,23 @@
-//! Options of topics and groups in the form `NAME=VALUE`.
+//! Parses arguments: options of topics and groups in the form `NAME=VALUE`, and their values.
 //!
-//! A name is that of the HTTP API with `-` for `_`. A name of a duration has no unit, because the
-//! value has one. `none` resets an option.
+//! An option has its name in the HTTP API, with `-` for `_`. The name of a duration has no unit,
+//! because the value has one. `none` resets an option.
 
 use weir::{ErrorCode, PositionError, ReadFrom, units};
 
 use crate::report::Failure;
 
-/// Calls `set` with the name and the value of each word.
-pub(crate) fn each(
-    words: &[String],
+/// Calls `set` with the name and the value of each `NAME=VALUE` argument.
+pub(crate) fn each_option(
+    list: &[String],
     mut set: impl FnMut(&str, &str) -> Result<(), String>,
 ) -> anyhow::Result<()> {
-    for word in words {
-        let pair = word.split_once('=');
+    for argument in list {
+        let pair = argument.split_once('=');
         let pair = pair.ok_or_else(|| "an option has the form NAME=VALUE".to_owned());
         pair.and_then(|(name, value)| set(name, value))
             .map_err(|why| {
-                let what = format!("cannot use the option {word}");
+                let what = format!("cannot use the option {argument}");
                 Failure::new(ErrorCode::BadOption, what).because(why)
             })?;
     }
