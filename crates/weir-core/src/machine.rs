@@ -39,7 +39,7 @@ use crate::session::{NonceCheck, SessionTable};
 use change::{change, emit};
 use programs::Codes;
 use states::States;
-use topic::{LiveTopic, Topic, holds};
+use topic::{LiveTopic, Topic, check_condition};
 pub use view::TopicView;
 
 /// A batch could not be applied. The machine must not be used afterwards, because it may have
@@ -271,9 +271,9 @@ impl Machine {
             let Some(item) = items.next() else { break };
             let item = item?;
             if !item.same_topic || topic.is_none() {
-                topic = self.topic_number(&item);
+                topic = self.topic_id(&item);
             }
-            let outcome = self.item(&item, topic, batch.term, sink)?;
+            let outcome = self.apply_item(&item, topic, batch.term, sink)?;
             if let Outcome::Committed(commit) = &outcome {
                 fuel = fuel.saturating_add(commit.fuel);
             }
@@ -283,20 +283,20 @@ impl Machine {
         Ok(())
     }
 
-    fn topic_number(&self, item: &Item<'_>) -> Option<TopicId> {
+    fn topic_id(&self, item: &Item<'_>) -> Option<TopicId> {
         let name = std::str::from_utf8(item.topic).ok()?;
         self.by_name.get(name).copied()
     }
 
     #[inline]
-    fn item<S: ConsequenceSink + ?Sized>(
+    fn apply_item<S: ConsequenceSink + ?Sized>(
         &mut self,
         item: &Item<'_>,
         topic: Option<TopicId>,
         term: u64,
         sink: &mut S,
     ) -> Result<Outcome, ApplyError> {
-        let content = self.content(item, topic);
+        let content = self.content_hash(item, topic);
         let fingerprint = item.fingerprint.unwrap_or(content);
         if !item.client.is_none() {
             match self
@@ -331,7 +331,7 @@ impl Machine {
 
     /// Hash of the content of an item and of its topic name.
     #[inline]
-    fn content(&self, item: &Item<'_>, topic: Option<TopicId>) -> u64 {
+    fn content_hash(&self, item: &Item<'_>, topic: Option<TopicId>) -> u64 {
         let known = topic.and_then(|id| self.topics.get(id.index()));
         let name_hash = known.map_or_else(|| hash(0, item.topic), |topic| topic.name_hash);
         hash(name_hash ^ u64::from(item.shape), item.content)
@@ -463,7 +463,7 @@ impl Machine {
         };
         item.expects
             .iter()
-            .try_for_each(|expect| holds(&expect, seen, own_key))
+            .try_for_each(|expect| check_condition(&expect, seen, own_key))
     }
 
     fn create<S: ConsequenceSink + ?Sized>(

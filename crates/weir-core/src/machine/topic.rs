@@ -63,7 +63,7 @@ pub(super) fn fold(digest: Digest, topic: &Topic) -> Digest {
 }
 
 /// Checks one condition against the topic, which may be unknown or destroyed.
-pub(crate) fn holds(
+pub(crate) fn check_condition(
     expect: &Expect<'_>,
     topic: Option<&Topic>,
     own_key: &[u8],
