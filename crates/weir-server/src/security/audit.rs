@@ -3,7 +3,8 @@
 //! Requests add notes to a bounded queue and never wait; one task writes them to the store in
 //! batches. Notes are dropped and counted if the queue is full, or if more than [`DENIED_A_SECOND`]
 //! are for denied requests. The next record has the number of dropped notes. So an attacker can
-//! neither stop the server nor fill its disk with notes.
+//! neither stop the server nor fill its disk with notes. Notes that the store does not accept, for
+//! example at a node of a cluster that does not lead, are also written to the log of the process.
 //!
 //! Invariants:
 //! - No note contains a secret.
@@ -17,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
+use tracing::field::display;
 use weir_core::{Intention, Operation, TopicOptions};
-use weir_store::Store;
+use weir_store::{Store, StoreError};
 
 use super::moment::{now_ms, rfc3339};
 use super::rate::{Bucket, SECOND_NS};
@@ -32,6 +34,8 @@ const NOTES_MAX: usize = 1_024;
 const BATCH_NOTES_MAX: usize = 256;
 /// Maximum number of notes per second for denied requests.
 const DENIED_A_SECOND: u64 = 100;
+/// Maximum number of lines per second in the log of the process for notes that are not written.
+const LOST_LINES_A_SECOND: u64 = 100;
 /// Pause while the store is busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// Retention of the topic if the server creates it: 90 days.
@@ -43,7 +47,7 @@ const TEXT_BYTES_MAX: usize = 512;
 
 /// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(into = "&'static str")]
 pub(crate) enum Decision {
     /// Allowed.
     Allowed,
@@ -53,6 +57,17 @@ pub(crate) enum Decision {
     Unauthenticated,
     /// The action was tried and failed.
     Failed,
+}
+
+impl From<Decision> for &'static str {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Allowed => "allowed",
+            Decision::Denied => "denied",
+            Decision::Unauthenticated => "unauthenticated",
+            Decision::Failed => "failed",
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -84,6 +99,7 @@ pub(crate) struct Audit {
     receiver: Mutex<Option<mpsc::Receiver<Note>>>,
     start: Instant,
     denied: Bucket,
+    lost_lines: Bucket,
     lost: AtomicU64,
     written: AtomicU64,
     end: Notify,
@@ -97,10 +113,15 @@ impl Audit {
             receiver: Mutex::new(Some(receiver)),
             start: Instant::now(),
             denied: Bucket::default(),
+            lost_lines: Bucket::default(),
             lost: AtomicU64::new(0),
             written: AtomicU64::new(0),
             end: Notify::new(),
         }
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Adds a note; never waits.
@@ -114,7 +135,7 @@ impl Audit {
         text: &str,
     ) {
         if matches!(decision, Decision::Denied | Decision::Unauthenticated) {
-            let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let now = self.elapsed_ns();
             if self.denied.wait_ns(now, SECOND_NS).is_some() {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 return;
@@ -176,17 +197,47 @@ impl Audit {
             let lost = self.lost();
             if let Some(first) = notes.first_mut() {
                 first.lost = lost - reported;
-                reported = lost;
             }
             let values: Vec<Vec<u8>> = notes.iter().filter_map(encode).collect();
-            notes.clear();
             if !values.is_empty() {
-                self.write(&store, &admission, &values).await;
+                match self.write(&store, &admission, &values).await {
+                    Ok(()) => reported = lost,
+                    Err(error) => self.lose(&notes, &error, self.elapsed_ns()),
+                }
             }
+            notes.clear();
         }
     }
 
-    async fn write(&self, store: &Store, admission: &Admission, values: &[Vec<u8>]) {
+    /// Counts notes that the store did not accept, and logs them up to the limit.
+    fn lose(&self, notes: &[Note], error: &StoreError, now_ns: u64) {
+        self.lost.fetch_add(notes.len() as u64, Ordering::Relaxed);
+        for note in notes {
+            if self.lost_lines.wait_ns(now_ns, SECOND_NS).is_some() {
+                return;
+            }
+            self.lost_lines.add(now_ns, 1, LOST_LINES_A_SECOND);
+            let decision: &str = note.decision.into();
+            tracing::warn!(
+                noted = note.time,
+                decision,
+                action = note.action,
+                topic = note.topic,
+                principal = note.principal,
+                address = note.address.map(display),
+                text = note.text,
+                %error,
+                "an audit record was not written"
+            );
+        }
+    }
+
+    async fn write(
+        &self,
+        store: &Store,
+        admission: &Admission,
+        values: &[Vec<u8>],
+    ) -> Result<(), StoreError> {
         let bytes = values.iter().map(Vec::len).sum();
         let permit = loop {
             match admission.admit(bytes) {
@@ -205,22 +256,106 @@ impl Audit {
             Intention::new(AUDIT_TOPIC, Operation::Put { key, value })
         });
         let intentions: Vec<_> = create.into_iter().chain(puts).collect();
-        let is_written = match store.propose_own(&intentions) {
-            Ok(proposal) => proposal.await.is_ok(),
-            Err(_) => false,
+        // The permit is held until the verdict.
+        let written = match store.propose_own(&intentions) {
+            Ok(proposal) => proposal.await.map(drop),
+            Err(error) => Err(error),
         };
         drop(permit);
+        written?;
         let count = values.len() as u64;
-        if is_written {
-            self.written.fetch_add(count, Ordering::Relaxed);
-        } else {
-            // The store logs the error, so the notes are only counted.
-            self.lost.fetch_add(count, Ordering::Relaxed);
-        }
+        self.written.fetch_add(count, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 fn encode(note: &Note) -> Option<Vec<u8>> {
     // Serializing a structure of texts and numbers cannot fail.
     serde_json::to_vec(note).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+    use weir_store::OpenOptions;
+
+    use super::*;
+
+    /// Counts the lines about notes that were not written.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicU64>);
+
+    impl Lines {
+        fn count(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            if event.metadata().target() == "weir_server::security::audit" {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[tokio::test]
+    async fn a_note_that_the_store_does_not_accept_is_counted_and_logged() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), &OpenOptions::default()).unwrap();
+        store.shut_down().unwrap();
+        let audit = Audit::new();
+        audit.note(Decision::Denied, "put", "orders", "a", None, "");
+        audit.finish();
+        let lines = Lines::default();
+        let guard = tracing::subscriber::set_default(lines.clone());
+        audit.run(Arc::new(store), Admission::default()).await;
+        drop(guard);
+        assert_eq!((lines.count(), audit.lost(), audit.written()), (1, 1, 0));
+    }
+
+    #[test]
+    fn the_lines_for_lost_notes_are_limited() {
+        let note = || Note {
+            time: String::new(),
+            decision: Decision::Denied,
+            action: "put",
+            topic: String::new(),
+            principal: String::new(),
+            address: None,
+            text: String::new(),
+            lost: 0,
+        };
+        let notes: Vec<Note> = (0..300).map(|_| note()).collect();
+        let audit = Audit::new();
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            for second in [0, 10] {
+                audit.lose(&notes, &StoreError::Closed, second * SECOND_NS);
+                audit.lose(&notes, &StoreError::Closed, second * SECOND_NS);
+            }
+        });
+        // After a pause, the lines of one second more are written at once.
+        assert_eq!(lines.count(), 2 * (LOST_LINES_A_SECOND + 1));
+        assert_eq!(audit.lost(), 1_200);
+    }
 }
