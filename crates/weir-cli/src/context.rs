@@ -50,7 +50,7 @@ enum Verb {
         #[command(flatten)]
         options: Options,
     },
-    /// Change a context; options that are not given keep their values
+    /// Change a context; the other options keep their values
     #[command(after_long_help = "Examples:\n  \
         weir context create moved ./data && weir context set moved ./other\n  \
         weir context create texts ./notes && weir context set texts --default-output json")]

@@ -31,13 +31,14 @@ Options; the value `none` restores the default:
   key-bytes-max=SIZE       maximum size of a key (default: limit of the store)
   value-bytes-max=SIZE     maximum size of a value (default: limit of the store)
   keys-max=N               maximum number of keys that have a value (default no limit)
-  retention-age=TIME       age after which a record may be removed (default none)
-  retention-bytes=SIZE     newest bytes of records that must remain (default all)
-  retention-records=N      newest records that must remain (default all)
+  retention-age=TIME       maximum age of a record (default no limit)
+  retention-bytes=SIZE     maximum bytes of all records, as stored (default no limit)
+  retention-records=N      maximum number of records (default no limit)
   hold-for-groups=NAME,... remove a record only after these groups acknowledged it
 
-Retention removes the oldest records that exceed any of its limits, in whole segments. With
-retention-records=0 and hold-for-groups, all records that the groups acknowledged may be removed.
+Retention removes the oldest records that exceed any of the retention limits, in whole segments.
+With retention-records=0 and hold-for-groups, all records that the groups acknowledged may be
+removed.
 `weir program deploy --help` lists the options of a topic with a program.
 
 Examples:
@@ -69,7 +70,7 @@ Examples:
         #[arg(value_name = "TOPIC")]
         name: String,
     },
-    /// Change options of a topic; options that are not given keep their values
+    /// Change options of a topic; the other options keep their values
     #[command(after_long_help = "Examples:\n  \
         weir topic create state && weir topic set state compaction=latest\n  \
         weir topic create sized && weir topic set sized value-bytes-max=64KiB keys-max=none")]
@@ -172,17 +173,17 @@ pub(crate) const FIELDS: &[Field] = &[
     wide(
         "retention_age_ms",
         "number",
-        "age in milliseconds after which a record may be removed, null: never",
+        "maximum age of a record in milliseconds, null: no limit",
     ),
     wide(
         "retention_bytes",
         "number",
-        "newest bytes of records that must remain, null: all",
+        "maximum bytes of all records, as stored, null: no limit",
     ),
     wide(
         "retention_records",
         "number",
-        "newest records that must remain, null: all",
+        "maximum number of records, null: no limit",
     ),
     wide(
         "hold_for_groups",

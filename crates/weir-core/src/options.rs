@@ -51,12 +51,12 @@ pub struct TopicOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// Age in milliseconds of log time after which a record may be removed.
+    /// Maximum age of a record in milliseconds of log time.
     pub age_ms: Option<u64>,
-    /// Bytes of records, as stored, that must remain.
+    /// Maximum bytes of all records, as stored.
     pub bytes: Option<u64>,
-    /// Number of records that must remain. With 0 and `hold_for_groups`, all acknowledged records
-    /// may be removed.
+    /// Maximum number of records. With 0 and `hold_for_groups`, all acknowledged records may be
+    /// removed.
     pub records: Option<u64>,
     /// Neither retention nor compaction removes a record before each of these groups has passed it.
     /// A group that does not exist has passed nothing. Ascending, without duplicates, at most
