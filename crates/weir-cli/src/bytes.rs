@@ -1,9 +1,9 @@
 //! Keys and values as text: JSON, base64, hexadecimal and table cells.
 //!
-//! Keys and values are bytes. In JSON, a key is `key` if it is UTF-8, else `key64` (base64). A
-//! value is `value` if it is one JSON value without line breaks or outer blanks; it is printed byte
-//! for byte. Other UTF-8 is `text`, and all other bytes are `value64`. Invariant: different byte
-//! strings have different JSON.
+//! Keys and values are bytes. In JSON, a key is in the field `key` if it is UTF-8, else in `key64`
+//! (base64). A value is in the field `value`, byte for byte, if it is one JSON value without line
+//! breaks or outer blanks. Other UTF-8 is in `text`, and all other bytes are in `value64` (base64).
+//! Invariant: different byte strings have different JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -172,7 +172,7 @@ fn guides() -> String {
 }
 
 fn guide(name: &str) -> anyhow::Result<&'static str> {
-    let found = GUIDES.iter().find(|(known, _, _)| *known == name);
+    let found = GUIDES.iter().find(|(guide, _, _)| *guide == name);
     let Some((_, _, text)) = found else {
         let text = format!("there is no guide {name}; `weir help guide` lists the guides\n");
         let kind = clap::error::ErrorKind::InvalidValue;
@@ -224,14 +224,14 @@ fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<Strin
     command.build();
     let mut at = &mut command;
     for word in words {
-        let known: Vec<String> = at
+        let names: Vec<String> = at
             .get_subcommands()
             .map(|sub| sub.get_name().to_owned())
             .collect();
-        let Some(next) = known.iter().position(|name| name == word) else {
+        let Some(next) = names.iter().position(|name| name == word) else {
             let text = format!(
                 "there is no command {word}; the commands are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
-                known.join(" ")
+                names.join(" ")
             );
             let kind = clap::error::ErrorKind::InvalidSubcommand;
             return Err(clap::Error::raw(kind, text).into());

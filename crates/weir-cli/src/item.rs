@@ -165,7 +165,7 @@ impl<'a> Item<'a> {
             self.text.is_some(),
             self.value64.is_some(),
         ];
-        let values = values.into_iter().filter(|given| *given).count();
+        let values = values.into_iter().filter(|is_set| *is_set).count();
         let delete = match self.kind.as_deref() {
             None => self.delete,
             Some("PUT") => false,

@@ -18,7 +18,7 @@ use weir::{
 
 use super::facts::{Facts, seconds};
 use super::output::{DemoOutput, check_interrupt, count, rate, time};
-use super::recheck::sound;
+use super::recheck::verify_files;
 use super::write::{client, join};
 use crate::interrupt::Interrupt;
 
@@ -396,7 +396,7 @@ fn replay(
         let (digest, applied): (Digest, u64) = (weir.store()?.digest(), weir.store()?.applied().0);
         weir.close()?;
         let start = Instant::now();
-        let report = sound(directory)?;
+        let report = verify_files(directory)?;
         ensure!(
             report.digest == Some(digest),
             "the log gives the digest {:?}, the bank had {digest}",

@@ -134,7 +134,8 @@ fn check(output: &mut DemoOutput, directory: &Path) -> anyhow::Result<u64> {
     output.step("verify", |_| {
         let records = read_all(&weir)?;
         weir.close()?;
-        let files = sound(&directory.join("store"))?.files + sound(&directory.join("bank"))?.files;
+        let files = verify_files(&directory.join("store"))?.files
+            + verify_files(&directory.join("bank"))?.files;
         let line = format!(
             "{} records read, {files} files checked: all checksums match",
             count(records)
@@ -143,9 +144,9 @@ fn check(output: &mut DemoOutput, directory: &Path) -> anyhow::Result<u64> {
     })
 }
 
-/// Checks the files of a closed store, and returns the findings. Notes are accepted: a store that
+/// Checks the files of a closed store, and returns the report. Notes are accepted: a store that
 /// wrote a snapshot during the writes has records that are newer than the snapshot.
-pub(super) fn sound(directory: &Path) -> anyhow::Result<VerifyReport> {
+pub(super) fn verify_files(directory: &Path) -> anyhow::Result<VerifyReport> {
     let report = weir::verify(directory)?;
     let mut findings = report.findings.iter();
     if let Some(finding) = findings.find(|finding| finding.severity > Severity::Note) {
@@ -203,13 +204,13 @@ mod tests {
         weir.store().unwrap().checkpoint().unwrap();
         assert!(topic.put("b", &value).unwrap().is_valid());
         weir.close().unwrap();
-        let report = super::sound(dir.path()).unwrap();
+        let report = super::verify_files(dir.path()).unwrap();
         assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
 
         let segment = dir.path().join("topics/00000000/0000000001.seg");
         let mut bytes = fs::read(&segment).unwrap();
         *bytes.get_mut(1 << 19).unwrap() ^= 1;
         fs::write(&segment, bytes).unwrap();
-        assert!(super::sound(dir.path()).is_err());
+        assert!(super::verify_files(dir.path()).is_err());
     }
 }

@@ -9,7 +9,7 @@ use weir::Weir;
 
 use super::facts::{Facts, seconds};
 use super::output::{DemoOutput, bytes, count, time};
-use super::recheck::{StoreSummary, read_all, sound};
+use super::recheck::{StoreSummary, read_all, verify_files};
 
 /// Closes the store, opens it again, and reads everything.
 pub(super) fn run(
@@ -54,7 +54,7 @@ pub(super) fn run(
             kept.records()
         );
         weir.close()?;
-        let report = sound(directory)?;
+        let report = verify_files(directory)?;
         ensure!(
             report.digest.is_some_and(|digest| kept.has_digest(digest)),
             "the replayed log gives another digest: {:?}",

@@ -41,7 +41,7 @@ pub(super) fn analysts(
             "the conflict names offset {found}, not {first}"
         );
         let again = write("6.3", found)?;
-        let again = offset(&again).context("the revision of what was found was rejected")?;
+        let again = offset(&again).context("the second revision was rejected again")?;
         let now = topic
             .get(quake.id)?
             .context("the revised earthquake is gone")?;

@@ -17,8 +17,8 @@ pub(super) struct Array {
     column: u64,
     bytes: u64,
     state: State,
-    /// Number of objects and arrays around the array.
-    outside: Vec<u8>,
+    /// Opening brackets without their closing bracket: those around the array, and its own.
+    open_brackets: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Array {
             column: 1,
             bytes: 0,
             state: State::Start,
-            outside: Vec::new(),
+            open_brackets: Vec::new(),
         }
     }
 
@@ -76,22 +76,22 @@ impl Array {
         }
         match (self.state, self.peek()?) {
             (State::Done, _) => return Ok(None),
-            (_, Some(b']')) if !self.outside.is_empty() => {
+            (_, Some(b']')) if !self.open_brackets.is_empty() => {
                 self.consume();
                 self.leave()?;
                 return Ok(None);
             }
             (State::First, _) => {}
-            (_, Some(b',')) if !self.outside.is_empty() => {
+            (_, Some(b',')) if !self.open_brackets.is_empty() => {
                 self.consume();
                 self.peek()?;
             }
-            (_, None) if self.outside.is_empty() => {
+            (_, None) if self.open_brackets.is_empty() => {
                 self.state = State::Done;
                 return Ok(None);
             }
             (_, None) => return self.problem("the document ends within the array"),
-            (_, Some(_)) if self.outside.is_empty() => {
+            (_, Some(_)) if self.open_brackets.is_empty() => {
                 return self
                     .problem("text follows the end of the document; for one value per line, use --format jsonl");
             }
@@ -127,7 +127,7 @@ impl Array {
         match self.peek()? {
             Some(b'[') => {
                 self.consume();
-                self.outside.push(b'[');
+                self.open_brackets.push(b'[');
                 self.state = State::First;
                 Ok(())
             }
@@ -145,7 +145,7 @@ impl Array {
             return self.problem(format!("expected an object with the member {wanted}"));
         }
         self.consume();
-        self.outside.push(b'{');
+        self.open_brackets.push(b'{');
         loop {
             match self.peek()? {
                 Some(b'"') => {}
@@ -170,7 +170,7 @@ impl Array {
 
     fn enter_element(&mut self, wanted: usize) -> Result<(), Problem> {
         self.expect(b'[')?;
-        self.outside.push(b'[');
+        self.open_brackets.push(b'[');
         for _ in 0..wanted {
             self.peek()?;
             self.value(None)?;
@@ -190,8 +190,8 @@ impl Array {
 
     /// Reads the rest of the document after the array.
     fn leave(&mut self) -> Result<(), Problem> {
-        self.outside.pop();
-        while let Some(open) = self.outside.pop() {
+        self.open_brackets.pop();
+        while let Some(open) = self.open_brackets.pop() {
             let close = if open == b'{' { b'}' } else { b']' };
             loop {
                 match self.peek()? {
@@ -251,7 +251,7 @@ impl Array {
             let chunk = self.input.fill_buf()?;
             if chunk.is_empty() {
                 // The end of the document may end a number or a word.
-                if depth == 0 && !text && any && self.outside.is_empty() {
+                if depth == 0 && !text && any && self.open_brackets.is_empty() {
                     return Ok(());
                 }
                 return self.problem("the document ends within a value");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_over_the_limit_is_named_and_the_next_is_read() {
+    fn an_element_over_the_limit_is_reported_and_the_next_is_read() {
         let long = format!("[\"{}\",2]", "x".repeat(50));
         assert_eq!(
             items("$", &long),

@@ -72,8 +72,8 @@ impl Source {
             InputFormat::Jsonl => false,
             InputFormat::Auto => start == Some(b'['),
         };
-        let twice = if args.records { 2 } else { 1 };
-        let bytes_max = value_bytes_max.saturating_mul(twice) + SPARE_BYTES;
+        let factor = if args.records { 2 } else { 1 };
+        let bytes_max = value_bytes_max.saturating_mul(factor) + SPARE_BYTES;
         let reader = if array {
             FormatReader::Array(Array::new(input, bytes_max))
         } else {

@@ -49,8 +49,8 @@ pub(crate) fn inherits(pair: &KeywordPair) -> anyhow::Result<ExitCode> {
 
 type KeywordTest = fn(&[u8], &[u8]) -> Result<bool, InvalidKeyword>;
 
-fn compare(pair: &KeywordPair, question: KeywordTest) -> anyhow::Result<ExitCode> {
-    let answer = question(super::bytes(&pair.short), super::bytes(&pair.long));
+fn compare(pair: &KeywordPair, test: KeywordTest) -> anyhow::Result<ExitCode> {
+    let answer = test(super::bytes(&pair.short), super::bytes(&pair.long));
     super::print(match answer {
         Ok(true) => "0\n",
         Ok(false) => "1\n",

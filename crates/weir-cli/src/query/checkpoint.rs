@@ -7,9 +7,12 @@
 //!                      an empty line, and then the token
 //! ```
 //!
-//! The fields of a file: the number of bytes read (uncompressed), whether they ended the file, the
-//! XXH3 hash of the first 4,096 of them in hexadecimal digits, and its path. In the path, `%` and
-//! control characters are `%` and two digits.
+//! A line of a file has four fields:
+//!
+//! - the number of bytes read, uncompressed
+//! - `end` if these bytes ended the file, else `more`
+//! - the XXH3 hash of the first 4,096 of these bytes, in hexadecimal digits
+//! - the path, in which `%` and control characters are `%` and two hexadecimal digits
 //!
 //! Invariant: an incomplete checkpoint file never replaces a complete one.
 

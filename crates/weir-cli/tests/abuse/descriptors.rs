@@ -36,7 +36,7 @@ fn a_low_soft_limit_is_raised() {
     let connections = server.metric("weir_connections_max ").unwrap();
     let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20);
     let by_descriptors = (hard - 256) * 80 / 100;
-    if server.is_grouped() {
+    if server.has_memory_limit() {
         assert_eq!(connections, by_descriptors.min(MEMORY_BYTES / (256 << 10)));
     } else {
         assert!(connections <= by_descriptors, "{connections}");

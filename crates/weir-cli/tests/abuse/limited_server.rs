@@ -185,8 +185,8 @@ impl LimitedServer {
         connect(&self.address)
     }
 
-    /// Whether the server runs in a control group.
-    pub(crate) fn is_grouped(&self) -> bool {
+    /// Whether the server runs in a control group, which limits its memory.
+    pub(crate) fn has_memory_limit(&self) -> bool {
         self.group.is_some()
     }
 

@@ -61,7 +61,7 @@ fn items_of_all_shapes_are_returned_in_order_and_unchanged() {
 }
 
 #[test]
-fn a_filter_begins_with_a_negative_number() {
+fn a_filter_may_begin_with_a_negative_number() {
     let place = files();
     for filter in ["-1 < @.n", "-0.5e1 < @.n"] {
         let words = ["query", "a.ndjson", "--where", filter, "--select", "$.n"];
@@ -318,11 +318,11 @@ fn an_omitted_file_is_required_until_it_is_abandoned() {
     ];
     let run = |words: &[&str]| place.words(&[&["query"], words, &rest].concat());
     assert_eq!(run(&["a.ndjson", "b.ndjson", "-n", "1"]).ok().text(), "1\n");
-    let owed = run(&["a.ndjson"]).code(2);
+    let missing = run(&["a.ndjson"]).code(2);
     assert!(
-        owed.out.is_empty() && owed.err.contains("--abandon"),
+        missing.out.is_empty() && missing.err.contains("--abandon"),
         "{}",
-        owed.err
+        missing.err
     );
     for abandoned in ["a.ndjson", "other"] {
         let wrong = run(&["a.ndjson", "--abandon", "b.ndjson", "--abandon", abandoned]).code(2);
@@ -404,9 +404,9 @@ fn a_checkpoint_belongs_to_its_files() {
     );
 }
 
-/// Kills a query in the middle of its output. Returns the number of complete lines that it printed,
-/// all of which must be as wanted.
-fn killed(place: &Place, words: &[&str], wanted: &[String]) -> usize {
+/// Kills a query in the middle of its output. Checks the complete lines that it printed, and returns
+/// their number.
+fn kill(place: &Place, words: &[&str], expected: &[String]) -> usize {
     let mut command = place.weir();
     let mut child = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -421,8 +421,8 @@ fn killed(place: &Place, words: &[&str], wanted: &[String]) -> usize {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').unwrap();
     let text = String::from_utf8(bytes[..whole].to_vec()).unwrap();
     let printed: Vec<&str> = text.lines().collect();
-    assert!(printed.len() < wanted.len(), "it was not killed");
-    assert_eq!(printed, wanted[..printed.len()]);
+    assert!(printed.len() < expected.len(), "the query was not killed");
+    assert_eq!(printed, expected[..printed.len()]);
     printed.len()
 }
 
@@ -441,7 +441,7 @@ fn a_killed_query_resumes_at_its_checkpoint() {
         (topic(&["--latest"]), "c"),
     ] {
         let words = [words, vec!["-o", "raw", "--checkpoint", file]].concat();
-        let printed = killed(&place, &words, &items);
+        let printed = kill(&place, &words, &items);
         // The next run repeats the results that the killed process did not record: at most a page.
         let rest = lines(&place, &words);
         let again = (rest.len() + printed).checked_sub(items.len());
@@ -741,7 +741,7 @@ fn a_server_is_queried_and_followed() {
         "query", "--topic", "o.*", "--at", at, "-f", "--where", "@.n > 2", "-n", "2", "-o", "raw",
     ]);
     let child = follow.stdout(Stdio::piped()).spawn().unwrap();
-    // The record appears, whether the query or the record is first.
+    // The record is printed, whether the query starts before or after the write.
     place
         .words(&["put", "o.a", "{\"n\":0}", "--at", at, "-q"])
         .ok();
@@ -862,7 +862,7 @@ fn options_of_topics_are_rejected_for_files() {
     }
 }
 
-/// Peak memory of a query in KiB, after all but some of its lines were read.
+/// Peak memory of a query in KiB, after the first `lines` lines of its output were read.
 fn peak(place: &Place, words: &[&str], lines: usize) -> u64 {
     let mut command = place.weir();
     let mut child = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
@@ -1023,7 +1023,7 @@ fn several_paths_are_columns_in_every_format() {
 }
 
 #[test]
-fn groups_have_columns_and_come_in_the_order_of_their_counts() {
+fn groups_have_columns_and_are_in_the_order_of_their_counts() {
     let place = Place::new();
     let sales =
         "{\"s\":\"a\",\"n\":1}\n{\"s\":\"b\",\"n\":2}\n{\"s\":\"b\",\"n\":\"x\"}\n{\"n\":4}\n";
@@ -1433,7 +1433,7 @@ fn a_directory_is_followed_from_its_end() {
         }
         assert!(begin.elapsed() < patience, "none of {written} was printed");
     };
-    // A topic without a record since then, and a new topic.
+    // A topic without a new record since the query began, and a new topic.
     for topic in ["o.b", "o.c"] {
         written += 1;
         put(topic, written);

@@ -1,4 +1,5 @@
-//! DF1 with the real binary: a write or a sync of the log fails, as on a broken disk.
+//! A write or a sync of the log fails, as on a broken disk, in the real binary (DF1 in
+//! docs/operating/promises.md).
 //!
 //! `failing_disk.c` makes the calls fail. It is compiled by `cc`, which also links every program of
 //! this workspace.
