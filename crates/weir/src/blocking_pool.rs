@@ -5,11 +5,13 @@
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_store::StoreError;
+use weir_store::error::IoVerb;
 
 /// Threads of the pool, for the whole process.
 const THREADS_MAX: usize = 4;
@@ -75,7 +77,8 @@ impl<T> Future for Submitted<T> {
 /// Runs work on a thread that may block on the disk.
 ///
 /// # Errors
-/// `LimitExceeded` if too many jobs wait already; `Panicked` if the job panicked.
+/// `LimitExceeded` if too many jobs wait already; `Io` if no thread can be started; `Panicked` if
+/// the job panicked.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -87,7 +90,7 @@ pub(crate) async fn run<T: Send + 'static>(
 /// Starts work on a thread that may block on the disk. The caller awaits the result.
 ///
 /// # Errors
-/// `LimitExceeded` if too many jobs wait already.
+/// `LimitExceeded` if too many jobs wait already; `Io` if no thread can be started.
 pub(crate) fn submit<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Submitted<T>, StoreError> {
@@ -104,6 +107,21 @@ pub(crate) fn submit<T: Send + 'static>(
         slot.found = Some(found);
     };
     let mut queue = QUEUE.lock();
+    prepare(&mut queue, || {
+        let thread = std::thread::Builder::new().name("weir-blocking".into());
+        thread.spawn(run_jobs).map(drop)
+    })?;
+    queue.jobs.push_back(Box::new(job));
+    drop(queue);
+    JOB_ADDED.notify_one();
+    Ok(Submitted(slot))
+}
+
+/// Starts a thread for one more job with `start`, if the job needs one.
+///
+/// # Errors
+/// As for [`submit`]. If another thread runs, it takes the job later.
+fn prepare(queue: &mut JobQueue, start: impl FnOnce() -> io::Result<()>) -> Result<(), StoreError> {
     if queue.jobs.len() >= JOBS_MAX {
         return Err(StoreError::LimitExceeded {
             what: "reads that wait for the disk",
@@ -111,16 +129,16 @@ pub(crate) fn submit<T: Send + 'static>(
             value: queue.jobs.len() as u64 + 1,
         });
     }
-    queue.jobs.push_back(Box::new(job));
-    if queue.idle < queue.jobs.len() && queue.threads < THREADS_MAX {
-        let thread = std::thread::Builder::new().name("weir-blocking".into());
-        if thread.spawn(run_jobs).is_ok() {
-            queue.threads += 1;
+    if queue.idle <= queue.jobs.len() && queue.threads < THREADS_MAX {
+        match start() {
+            Ok(()) => queue.threads += 1,
+            Err(error) if queue.threads == 0 => {
+                return Err(StoreError::io(IoVerb::Open, "a thread that reads")(error));
+            }
+            Err(_) => {}
         }
     }
-    drop(queue);
-    JOB_ADDED.notify_one();
-    Ok(Submitted(slot))
+    Ok(())
 }
 
 fn run_jobs() {
@@ -136,5 +154,32 @@ fn run_jobs() {
         queue.idle += 1;
         JOB_ADDED.wait(&mut queue);
         queue.idle -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io;
+
+    use weir_store::StoreError;
+
+    use super::{JobQueue, prepare};
+
+    #[test]
+    fn a_job_fails_if_no_thread_can_run_it() {
+        let mut queue = JobQueue {
+            jobs: VecDeque::new(),
+            threads: 0,
+            idle: 0,
+        };
+        let no_thread = || Err(io::Error::from(io::ErrorKind::WouldBlock));
+        let refused = prepare(&mut queue, no_thread);
+        assert!(matches!(refused, Err(StoreError::Io { .. })), "{refused:?}");
+        assert_eq!(queue.threads, 0);
+        assert!(prepare(&mut queue, || Ok(())).is_ok());
+        // The running thread takes the next job.
+        assert!(prepare(&mut queue, no_thread).is_ok());
+        assert_eq!(queue.threads, 1);
     }
 }
