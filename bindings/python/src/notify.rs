@@ -34,8 +34,7 @@ impl Wake for NotifyWaker {
 fn queue() -> Option<&'static Sender<Call>> {
     static QUEUE: OnceLock<Option<Sender<Call>>> = OnceLock::new();
     let queue = QUEUE.get_or_init(|| {
-        // Has at most one call for each result that a task waits for, so the queue is bounded as
-        // well.
+        // The queue has at most one call for each result that a task waits for, so it is bounded.
         let (sender, receiver) = channel::<Call>();
         let thread = std::thread::Builder::new().name("weir-notify".to_owned());
         let thread = thread.spawn(move || {

@@ -225,7 +225,7 @@ impl AnySource<'_> {
 /// The buffer of a page, and its bytes, which return to the buffer if a query rejects the page.
 type BufferLoan<'py> = Option<(Bound<'py, Buffer>, Bytes)>;
 
-/// Converts a page: the memory of a `Buffer` is taken; other objects are read in place or copied.
+/// Converts a page. Moves the memory out of a `Buffer`. Other objects are read in place or copied.
 fn page<'py>(
     data: &Bound<'py, PyAny>,
     length: Option<usize>,
@@ -253,7 +253,7 @@ impl Query {
     /// "rank". `missing` (items without an order key) is "first" or "drop". `level` is "structural"
     /// or "strict". `on_bad_item` (in lines) is "error", "skip" or "undefined". `mode` is None,
     /// "sequential", "arrival", "round_robin", "merge" or "sort". `budgets` limits the memory of
-    /// the query. `token` resumes the query that returned it, which must be the same query.
+    /// the query. `token` resumes the query that returned it; the fields must be equal.
     ///
     /// Raises QueryError with the field and the byte that is wrong.
     #[new]
@@ -301,7 +301,7 @@ impl Query {
 
     /// Enqueues a page of a source. `next` names the next page; None: the page is the last.
     ///
-    /// `bytes` and `str` are referenced and not copied. The memory of a `Buffer` is taken. Other
+    /// `bytes` and `str` are referenced and not copied. The memory of a `Buffer` is moved. Other
     /// buffers are copied. With `length`, only that many bytes from the front are used.
     ///
     /// For the shape "framed", `frames` has offset and length of each item. `meta` maps the name of

@@ -172,7 +172,7 @@ fn guides() -> String {
 }
 
 fn guide(name: &str) -> anyhow::Result<&'static str> {
-    let found = GUIDES.iter().find(|(guide, _, _)| *guide == name);
+    let found = GUIDES.iter().find(|(title, _, _)| *title == name);
     let Some((_, _, text)) = found else {
         let text = format!("there is no guide {name}; `weir help guide` lists the guides\n");
         let kind = clap::error::ErrorKind::InvalidValue;

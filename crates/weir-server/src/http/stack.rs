@@ -1,8 +1,8 @@
-//! The connections of the edge with another service: the interface for the lab, which compares them
-//! with other servers.
+//! HTTP/1.1 connections of the edge for a service of the lab, which compares them with other
+//! servers.
 //!
-//! This module runs the code of the connection, with the limits and deadlines of the edge.
-//! Invariant: it has no shortcut that the edge lacks.
+//! The connections run the code of the edge, with its limits and deadlines. Invariant: this module
+//! has no shortcut that the edge lacks.
 
 use std::sync::Arc;
 

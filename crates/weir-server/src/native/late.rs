@@ -18,7 +18,7 @@ use crate::http::self_signed;
 use crate::security::Security;
 use crate::shared::Shared;
 
-/// Much longer than the test needs. The test reaches it only if it hangs.
+/// Much longer than a test needs: a test that takes this long hangs.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// The TLS session can hold the whole value, the window only a small part.
 const VALUE_BYTES: usize = 40_000;

@@ -18,11 +18,11 @@ use crate::{Error, io};
 /// Maximum time of a start.
 const START: Duration = Duration::from_secs(30);
 
-/// The words before the command of a server that must end with its starter.
+/// The argument before the command of a server that must end with its starter.
 pub const GUARD: &str = "--guard";
 
-/// Replaces this process by `words`, which is killed when process `parent`, which started it, ends.
-/// Returns only if it fails.
+/// Replaces this process by the command `words`. The kernel kills it when its starter, the process
+/// `parent`, ends. Returns only if it fails.
 pub fn guard(parent: &str, words: &[String]) -> Result<(), Error> {
     // The kernel keeps this setting across `exec`.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| io("guard")(e.into()))?;
@@ -63,8 +63,7 @@ pub fn server_cpu(text: &str) -> Result<Option<usize>, Error> {
     Ok((0..*CPUS).find(|cpu| !mine.is_set(*cpu)))
 }
 
-/// Whether a server accepts connections and does not answer 503, which means that it is still
-/// opening its data.
+/// Whether a server accepts connections and has opened its data. Until then it answers 503.
 fn is_open(address: SocketAddr) -> bool {
     let ask = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;

@@ -71,7 +71,7 @@ public final class TopicsOptions {
         return this;
     }
 
-    /** Limit of one wait for records that exist (30 s). */
+    /** Maximum time of one wait for records that exist. Default: 30 s. */
     public TopicsOptions patience(Duration patience) {
         this.patience = patience;
         return this;
