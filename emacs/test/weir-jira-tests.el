@@ -1174,6 +1174,17 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
         (should (weir-jira-tests-sync opened))
         (should (string-match-p "synced before this Emacs.*refused" (weir-jira--state)))))))
 
+(ert-deftest weir-jira-tests-a-limit-of-the-site-has-its-time ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let ((site (weir-jira-tests-pulled url)))
+      ;; The client does not wait so long.
+      (weir-jira-tests-post url "/_sim/faults"
+                            '((match . ()) (fault . ((name . "429") (retry_after . "1200")))))
+      (let ((failure (weir-jira-tests-sync site)))
+        (should (eq (car failure) 'weir-throttled))
+        (should (= (plist-get (cddr failure) :status) 429))
+        (should (= (plist-get (cddr failure) :retry-after) 1200))))))
+
 (ert-deftest weir-jira-tests-an-opened-replica-is-synced-at-once ()
   (weir-jira-tests-with url '("--issues" "5")
     (let* ((site (weir-jira-tests-pulled url))

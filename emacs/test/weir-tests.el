@@ -112,6 +112,28 @@
     (should-error (weir-get nil "t" "k"))
     (should-error (weir-get store "t" 7))))
 
+(ert-deftest weir-tests-conditions-have-properties ()
+  (weir-tests-with store
+    (let ((data (lambda (error) (cddr error))))
+      (let ((locked (funcall data (should-error (weir-open directory) :type 'weir-locked))))
+        (should (equal (plist-get locked :path) directory))
+        (should (= (plist-get locked :pid) (emacs-pid))))
+      (let ((failed (funcall data (should-error (weir-open "/dev/null/store") :type 'weir-storage))))
+        (should (equal (plist-get failed :path) "/dev/null/store"))
+        ;; ENOTDIR
+        (should (= (plist-get failed :os-error) 20)))
+      (weir-await (weir-create store "t"))
+      (let* ((offset (weir-await (weir-put store "t" "k" "v")))
+             (conflict (funcall data (should-error
+                                      (weir-await (weir-put store "t" "k" "w" :expect 0))
+                                      :type 'weir-conflict))))
+        (should (equal conflict (list :code "CONFLICT" :topic "t" :actual offset
+                                      :key "k" :expected 0))))
+      ;; A condition without further data has only its code.
+      (should (equal (funcall data (should-error (weir-create store "no name!")
+                                                 :type 'weir-usage))
+                     '(:code "BAD_NAME"))))))
+
 (ert-deftest weir-tests-a-panic-is-a-signal ()
   (weir--ensure)
   (should-error (weir--debug-panic))
@@ -248,6 +270,15 @@
     (should (= (hash-table-count weir--parts) 0))
     (should (= (hash-table-count weir--results) 0))))
 
+(ert-deftest weir-tests-a-query-finds-a-text ()
+  (weir-tests-with store
+    (weir-await (weir-create store "notes"))
+    (dolist (title '("a printer" "a plotter"))
+      (weir-await (weir-append store "notes" (format "{\"title\":\"%s\"}" title))))
+    (should (equal (weir-query store "notes" :where "search($.title, '[Pp]rinter')"
+                               :select "$.title")
+                   '("\"a printer\"")))))
+
 (ert-deftest weir-tests-query-buffer ()
   (weir-tests-with store
     (weir-tests-orders store)
@@ -270,7 +301,10 @@
     (let ((program (expand-file-name "../programs/prebuilt/unique.wasm" weir-tests-directory)))
       (weir-await (weir-deploy store "names" program))
       (should (weir-await (weir-put store "names" "k" "first")))
-      (should-error (weir-await (weir-put store "names" "k" "second")) :type 'weir-rejected)
+      (let ((error (should-error (weir-await (weir-put store "names" "k" "second"))
+                                 :type 'weir-rejected)))
+        (should (equal (plist-get (cddr error) :topic) "names"))
+        (should (string-search (plist-get (cddr error) :reason) (cadr error))))
       (should (equal (weir-get store "names" "k") "first"))
       ;; The second call replaces the program.
       (weir-await (weir-deploy store "names" program))

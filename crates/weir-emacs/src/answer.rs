@@ -3,7 +3,7 @@
 use emacs::{Env, IntoLisp, Result, Value};
 use serde_json::Value as Json;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Property};
 
 /// A record in the form for Lisp.
 #[derive(Debug)]
@@ -140,11 +140,29 @@ impl<T: Send + 'static> IntoLispPointer for T {
     }
 }
 
-/// `(SYMBOL MESSAGE :code CODE)`.
+/// `(SYMBOL MESSAGE :code CODE …)`, with the properties of the failure at the end.
 pub(crate) fn failure<'e>(env: &'e Env, failure: &Failure) -> Result<Value<'e>> {
-    let (symbol, code) = (env.intern(failure.symbol)?, env.intern(":code")?);
-    let code_text = failure.code.as_str();
-    env.list((symbol, failure.text.as_str(), code, code_text))
+    env.cons(
+        env.intern(failure.symbol)?,
+        list(env, &data(env, failure)?)?,
+    )
+}
+
+/// The items of `(MESSAGE :code CODE …)`.
+fn data<'e>(env: &'e Env, failure: &Failure) -> Result<Vec<Value<'e>>> {
+    let mut items = vec![
+        failure.text.as_str().into_lisp(env)?,
+        env.intern(":code")?,
+        failure.code.as_str().into_lisp(env)?,
+    ];
+    for (name, property) in &failure.properties {
+        items.push(env.intern(name)?);
+        items.push(match property {
+            Property::Number(number) => (*number).into_lisp(env)?,
+            Property::Bytes(bytes) => string(env, bytes)?,
+        });
+    }
+    Ok(items)
 }
 
 /// Signals a failure, or returns the value.
@@ -156,8 +174,8 @@ pub(crate) fn or_signal<T>(env: &Env, result: std::result::Result<T, Failure>) -
             env.signal(env.intern("quit")?, Vec::<Value<'_>>::new().as_slice())
         }
         Err(failure) => {
-            let (symbol, code) = (env.intern(failure.symbol)?, env.intern(":code")?);
-            env.signal(symbol, (failure.text, code, failure.code))
+            let data = data(env, &failure)?;
+            env.signal(env.intern(failure.symbol)?, data.as_slice())
         }
     }
 }

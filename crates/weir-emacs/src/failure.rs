@@ -1,8 +1,9 @@
-//! Errors as Lisp conditions: a symbol that `weir.el` defines, a sentence, and the code.
+//! Errors as Lisp conditions: a symbol that `weir.el` defines, a sentence, the code, and properties
+//! for programs.
 
 use std::path::Path;
 
-use weir::{ErrorCode, StoreError, WeirError};
+use weir::{Detail, ErrorCode, StoreError, Verdict, WeirError};
 use weir_jira::JiraError;
 
 /// An error to signal in Lisp.
@@ -11,6 +12,34 @@ pub(crate) struct Failure {
     pub(crate) symbol: &'static str,
     pub(crate) text: String,
     pub(crate) code: String,
+    /// Further data of the condition: names of keywords, such as `:path`, with their values.
+    pub(crate) properties: Vec<(&'static str, Property)>,
+}
+
+/// The value of a property of a condition.
+#[derive(Debug, Clone)]
+pub(crate) enum Property {
+    Number(u64),
+    /// A text, or the bytes of a key.
+    Bytes(Vec<u8>),
+}
+
+impl From<u64> for Property {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Property {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.as_bytes().to_vec())
+    }
+}
+
+impl From<&[u8]> for Property {
+    fn from(bytes: &[u8]) -> Self {
+        Self::Bytes(bytes.to_vec())
+    }
 }
 
 impl Failure {
@@ -20,7 +49,14 @@ impl Failure {
             symbol,
             text: text.into(),
             code: String::new(),
+            properties: Vec::new(),
         }
+    }
+
+    /// Adds a property. `name` is a keyword of Lisp.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Property>) -> Self {
+        self.properties.push((name, value.into()));
+        self
     }
 
     /// The store was closed.
@@ -75,12 +111,27 @@ impl Failure {
         Self {
             symbol,
             text,
-            code: code.to_string(),
+            code: code.name().to_owned(),
+            properties: Vec::new(),
         }
     }
 
-    /// A write that was not executed.
-    pub(crate) fn verdict(code: ErrorCode) -> Self {
+    /// A write to `topic` that was not executed; `None` if it was.
+    pub(crate) fn of_verdict(topic: &str, verdict: &Verdict) -> Option<Self> {
+        let code = verdict.reason().filter(|_| !verdict.is_valid())?;
+        let mut failure = Self::not_executed(code).with(":topic", topic);
+        match verdict.detail() {
+            Detail::Actual(offset) => failure = failure.with(":actual", offset),
+            Detail::Rejected { text, .. } | Detail::Text(text) if !text.is_empty() => {
+                failure.text = format!("{}: {text}", failure.text);
+                failure = failure.with(":reason", &*text);
+            }
+            _ => {}
+        }
+        Some(failure)
+    }
+
+    fn not_executed(code: ErrorCode) -> Self {
         let symbol = match code {
             ErrorCode::Conflict => "weir-conflict",
             ErrorCode::TopicAbsent | ErrorCode::NoTopic | ErrorCode::TopicUnknown => {
@@ -108,18 +159,45 @@ impl From<StoreError> for Failure {
             ErrorCode::TooLarge => "weir-rejected",
             _ => "weir-storage",
         };
-        Self::coded(symbol, error.code(), error.to_string())
+        let failure = Self::coded(symbol, error.code(), error.to_string());
+        match error.root() {
+            StoreError::Locked { directory, pid, .. } => {
+                let failure = failure.with(":path", directory.as_str());
+                // 0: the process is unknown.
+                if *pid == 0 {
+                    return failure;
+                }
+                failure.with(":pid", u64::from(*pid))
+            }
+            StoreError::Damage { file, .. }
+            | StoreError::NewerFormat { file, .. }
+            | StoreError::UnknownContent { file, .. }
+            | StoreError::ForeignStore { file } => failure.with(":path", file.as_str()),
+            StoreError::Io {
+                subject, source, ..
+            } => {
+                let failure = failure.with(":path", subject.as_str());
+                let number = source.raw_os_error();
+                match number.and_then(|number| u64::try_from(number).ok()) {
+                    Some(number) => failure.with(":os-error", number),
+                    None => failure,
+                }
+            }
+            _ => failure,
+        }
     }
 }
 
 impl From<WeirError> for Failure {
     fn from(error: WeirError) -> Self {
+        let code = error.code();
         match error {
             WeirError::Store(error) => error.into(),
-            WeirError::Name(_) => Self::new("weir-usage", error.to_string()),
-            WeirError::NotCreated { code } => Self::verdict(code),
-            WeirError::Query(error) => Self::coded("weir-usage", error.code(), error.to_string()),
-            other => Self::new("weir-error", other.to_string()),
+            WeirError::NotCreated { code } => Self::not_executed(code),
+            WeirError::Name(_) | WeirError::Query(_) => {
+                Self::coded("weir-usage", code, error.to_string())
+            }
+            other => Self::coded("weir-error", code, other.to_string()),
         }
     }
 }
@@ -130,7 +208,7 @@ impl From<JiraError> for Failure {
             JiraError::Store(_) | JiraError::Refused(_) | JiraError::Record(_) => "weir-storage",
             JiraError::Transport { .. } => "weir-network",
             JiraError::Unauthenticated | JiraError::Captcha => "weir-auth",
-            JiraError::Status { status: 429, .. } => "weir-throttled",
+            JiraError::Status { status: 429, .. } | JiraError::Limited { .. } => "weir-throttled",
             JiraError::Status { .. } => "weir-http",
             JiraError::Garbage { .. } | JiraError::Paging(_) => "weir-protocol",
             JiraError::Jql(_)
@@ -159,6 +237,19 @@ impl From<JiraError> for Failure {
                      is confirmed"
                 ),
             ),
+            JiraError::Store(error) => error.into(),
+            JiraError::Refused(code) => Self::coded(symbol, code, error.to_string()),
+            JiraError::Status { status, wait, .. } => {
+                let failure = Self::new(symbol, error.to_string());
+                let failure = failure.with(":status", u64::from(status));
+                match wait {
+                    Some(wait) => failure.with(":retry-after", wait.as_secs()),
+                    None => failure,
+                }
+            }
+            JiraError::Limited { wait, .. } => Self::new(symbol, error.to_string())
+                .with(":status", 429_u64)
+                .with(":retry-after", wait.as_secs()),
             error => Self::new(symbol, error.to_string()),
         }
     }

@@ -241,10 +241,11 @@ fn deploy(
     or_signal(env, queued)
 }
 
-fn outcome(verdict: &Verdict) -> std::result::Result<Answer, Failure> {
-    match verdict.reason() {
-        Some(code) if !verdict.is_valid() => Err(Failure::verdict(code)),
-        _ => Ok(Answer::Offset(verdict.offset().map(|offset| offset.0))),
+/// The result of a write to the topic with this name.
+fn outcome(topic: &str, verdict: &Verdict) -> std::result::Result<Answer, Failure> {
+    match Failure::of_verdict(topic, verdict) {
+        Some(failure) => Err(failure),
+        None => Ok(Answer::Offset(verdict.offset().map(|offset| offset.0))),
     }
 }
 
@@ -261,7 +262,8 @@ fn submit(
     value: Value<'_>,
     expect: Option<u64>,
 ) -> Result<u64> {
-    let topic = or_signal(env, store.topic(&text::text(topic)?))?;
+    let name = text::text(topic)?;
+    let topic = or_signal(env, store.topic(&name))?;
     let kind: String = env.call("symbol-name", (kind,))?.into_rust()?;
     let bytes = |value: Value<'_>| {
         let given = value.is_not_nil().then(|| text::owned(value));
@@ -271,14 +273,20 @@ fn submit(
     let queued = work::write(move || match kind.as_str() {
         "create" => Ok(topic.ensure().map(|_| Answer::Nothing)?),
         "put" => {
-            let expect = expect.map(|offset| match offset {
+            let condition = expect.map(|offset| match offset {
                 0 => Expect::KeyAbsent(Some(key.as_slice())),
                 offset => Expect::KeyOffset(Some(key.as_slice()), offset),
             });
-            outcome(&topic.put_if(&key, &value, expect.as_slice())?)
+            let verdict = topic.put_if(&key, &value, condition.as_slice())?;
+            outcome(&name, &verdict).map_err(|failure| match expect {
+                Some(offset) if failure.symbol == "weir-conflict" => failure
+                    .with(":key", key.as_slice())
+                    .with(":expected", offset),
+                _ => failure,
+            })
         }
-        "append" => outcome(&topic.append(&value)?),
-        "delete" => outcome(&topic.delete(&key)?),
+        "append" => outcome(&name, &topic.append(&value)?),
+        "delete" => outcome(&name, &topic.delete(&key)?),
         _ => Err(Failure::new("weir-usage", "no such kind of write")),
     });
     or_signal(env, queued)

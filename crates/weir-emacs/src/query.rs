@@ -49,20 +49,20 @@ fn run(weir: &Weir, request: QueryRequest, parts: &Parts) -> Result<Answer, Fail
 /// Creates a topic with a program, or replaces the program of a topic that exists.
 pub(crate) fn deploy(
     weir: &Weir,
-    topic: &str,
+    name: &str,
     code: &[u8],
     arguments: &[u8],
 ) -> Result<Answer, Failure> {
-    let topic = weir.topic(topic)?;
+    let topic = weir.topic(name)?;
     let live = topic.try_info()?.is_some_and(|info| info.live);
     let verdict = if live {
         topic.replace_program(None, code, arguments)?
     } else {
         topic.create_program(&TopicOptions::default(), code, arguments)?
     };
-    match verdict.reason() {
-        Some(code) if !verdict.is_valid() => Err(Failure::verdict(code)),
-        _ => Ok(Answer::Nothing),
+    match Failure::of_verdict(name, &verdict) {
+        Some(failure) => Err(failure),
+        None => Ok(Answer::Nothing),
     }
 }
 

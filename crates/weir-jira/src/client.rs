@@ -404,6 +404,7 @@ impl Client {
             path: without_query(path),
             status,
             message: self.redacted(message),
+            wait: pause,
         };
         match status {
             // The caller waits, after it has recorded that the write was not executed.

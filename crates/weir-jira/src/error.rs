@@ -67,6 +67,8 @@ pub enum JiraError {
         status: u16,
         /// The messages of the answer, or its first 200 characters.
         message: String,
+        /// How long to wait before the next request, if the site named a time.
+        wait: Option<std::time::Duration>,
     },
     /// The answer has no documented form of Jira.
     #[error("the answer to {method} {path} is not a valid answer of Jira: {cause}")]
