@@ -75,20 +75,9 @@ pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<
     ]
 }
 
-/// The detail of a verdict for people, beyond its reason.
+/// The detail of a verdict for people, beyond its reason; `None` if it has none.
 pub(crate) fn detail(detail: &Detail) -> Option<String> {
-    match detail {
-        Detail::None => None,
-        Detail::Actual(offset) => Some(format!("actual offset {offset}")),
-        Detail::Limit(limit) => Some(format!("limit {limit}")),
-        Detail::Operation { index, reason } => {
-            Some(format!("operation {index}: {}", reason.name()))
-        }
-        Detail::Rejected { code, text } if text.is_empty() => Some(format!("code {code}")),
-        Detail::Rejected { code, text } => Some(format!("code {code}: {text}")),
-        Detail::Trapped(kind) => Some(kind.name().to_owned()),
-        Detail::Text(text) => Some(text.to_string()),
-    }
+    (*detail != Detail::None).then(|| detail.to_string())
 }
 
 /// The failure for a verdict that is not VALID.

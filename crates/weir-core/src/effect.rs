@@ -3,6 +3,7 @@
 use crate::code::TrapKind;
 use crate::error_code::{Class, ErrorCode};
 use crate::ids::{ConsequenceOffset, IntentionOffset};
+use std::fmt;
 use std::sync::Arc;
 
 /// The verdict on an intention. Every node computes an equal verdict.
@@ -78,6 +79,24 @@ pub enum Detail {
     Trapped(TrapKind),
     /// An explanation, for example which rule the code breaks, and where.
     Text(Arc<str>),
+}
+
+/// For people. Without details, the text is empty.
+impl fmt::Display for Detail {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Actual(offset) => write!(out, "actual offset {offset}"),
+            Self::Limit(limit) => write!(out, "limit {limit}"),
+            Self::Operation { index, reason } => {
+                write!(out, "operation {index}: {}", reason.name())
+            }
+            Self::Rejected { code, text } if text.is_empty() => write!(out, "code {code}"),
+            Self::Rejected { code, text } => write!(out, "code {code}: {text}"),
+            Self::Trapped(kind) => out.write_str(kind.name()),
+            Self::Text(text) => out.write_str(text),
+        }
+    }
 }
 
 /// Why an intention is not VALID: the reason and its details.

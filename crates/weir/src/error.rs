@@ -1,7 +1,7 @@
 //! Errors of the public API.
 
 use thiserror::Error;
-use weir_core::{ErrorCode, NameError};
+use weir_core::{Detail, ErrorCode, NameError};
 use weir_store::StoreError;
 
 /// Why a call returned no verdict.
@@ -28,6 +28,14 @@ pub enum WeirError {
     Group {
         /// Reason of the verdict.
         code: ErrorCode,
+    },
+    /// The write was rejected. Only [`Verdict::valid`](crate::Verdict::valid) returns this error.
+    #[error("the write was rejected: {code}{}", in_brackets(.detail))]
+    Rejected {
+        /// Reason of the verdict.
+        code: ErrorCode,
+        /// Details of the reason.
+        detail: Detail,
     },
     /// A time is longer than a store accepts. Nothing was sent or written.
     #[error("a {what} of {ms} ms is too long; the limit is {max_ms} ms")]
@@ -61,8 +69,19 @@ impl WeirError {
             Self::Store(error) => error.code(),
             Self::Query(error) => error.code(),
             Self::TooLong { .. } => ErrorCode::BadRequest,
-            Self::NotCreated { code } | Self::Group { code } | Self::Nonce { code, .. } => *code,
+            Self::NotCreated { code }
+            | Self::Group { code }
+            | Self::Rejected { code, .. }
+            | Self::Nonce { code, .. } => *code,
         }
+    }
+}
+
+/// The details in brackets, after a blank; empty without details.
+fn in_brackets(detail: &Detail) -> String {
+    match detail {
+        Detail::None => String::new(),
+        detail => format!(" ({detail})"),
     }
 }
 

@@ -7,6 +7,7 @@ use weir_core::{
 use crate::error::WeirError;
 
 /// The final result of one intention.
+#[must_use = "a rejected write is a verdict, not an error; `valid()?` makes it an error"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     commit: Commit,
@@ -43,6 +44,17 @@ impl Verdict {
         match outcomes.iter().next() {
             Some(outcome) => Self::from_outcome(&outcome, 0),
             None => Err(WeirError::Store(weir_store::StoreError::Closed)),
+        }
+    }
+
+    /// The verdict if the intention was executed; otherwise the error `Rejected` with its reason.
+    pub fn valid(self) -> Result<Self, WeirError> {
+        match self.commit.reason {
+            None => Ok(self),
+            Some(code) => Err(WeirError::Rejected {
+                code,
+                detail: self.commit.detail,
+            }),
         }
     }
 
