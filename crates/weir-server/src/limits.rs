@@ -78,6 +78,9 @@ pub(crate) const WINDOW_RECORDS_MAX: u64 = 1024;
 pub(crate) const WINDOW_BYTES: usize = 256 << 10;
 /// Maximum number of rendered pieces of a topic that are cached for other tails.
 pub(crate) const SHARED_PIECES: usize = 8;
+/// The cached pieces of all topics have a budget of this part of the budget of answers, in addition
+/// to that budget.
+pub(crate) const SHARED_PIECES_SHARE: usize = 8;
 /// Number of tails of a topic from which they wake together instead of with each event.
 pub(crate) const JOINT_WAKE_TAILS_MIN: usize = 16;
 /// Pause before a joint wake-up, in microseconds for each tail.

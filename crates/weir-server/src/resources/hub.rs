@@ -4,8 +4,10 @@
 //! With many tails, the task pauses so that events accumulate. So a thousand tails cost a thousand
 //! writes for each pause, not for each event. Tails at one position share the rendered events.
 //!
-//! Invariant: a topic in the list has a task, and a task that ends removes its topic. A topic is
-//! added, removed and joined under the lock of the list.
+//! Invariants:
+//! - A topic in the list has a task, and a task that ends removes its topic. A topic is added,
+//!   removed and joined under the lock of the list.
+//! - A budget covers the rendered events that are kept for other tails.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -16,8 +18,10 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use weir_store::TopicReader;
 
+use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::{
     JOINT_WAKE_PAUSE_MS_MAX, JOINT_WAKE_PAUSE_US, JOINT_WAKE_TAILS_MIN, SHARED_PIECES,
+    SHARED_PIECES_SHARE,
 };
 use crate::shared::Shared;
 
@@ -38,7 +42,9 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) struct Follow {
     last: watch::Sender<u64>,
-    pieces: Mutex<VecDeque<Piece>>,
+    pieces: Mutex<VecDeque<(Piece, Reservation)>>,
+    /// Memory for the pieces of all topics.
+    budget: MemoryBudget,
 }
 
 impl Follow {
@@ -48,11 +54,12 @@ impl Follow {
         pieces
             .iter()
             .rev()
-            .find(|piece| piece.from == from)
-            .cloned()
+            .find(|(piece, _)| piece.from == from)
+            .map(|(piece, _)| piece.clone())
     }
 
-    /// Stores a piece for the other tails, if there are any.
+    /// Stores a piece for the other tails, if there are any. Without memory, the other tails render
+    /// the piece again.
     pub(crate) fn share(&self, piece: Piece) {
         if self.last.receiver_count() < 2 {
             return;
@@ -61,7 +68,16 @@ impl Follow {
         if pieces.len() >= SHARED_PIECES {
             pieces.pop_front();
         }
-        pieces.push_back(piece);
+        // A new piece replaces older pieces of its topic, but none of other topics.
+        let reservation = loop {
+            if let Some(reservation) = self.budget.try_reserve(piece.bytes.len()) {
+                break reservation;
+            }
+            if pieces.pop_front().is_none() {
+                return;
+            }
+        };
+        pieces.push_back((piece, reservation));
     }
 }
 
@@ -73,13 +89,17 @@ type Topics = Mutex<HashMap<String, Arc<Follow>>>;
 pub(crate) struct Hub {
     shared: Arc<Shared>,
     topics: Arc<Topics>,
+    /// Memory for the pieces of all topics.
+    pieces: MemoryBudget,
 }
 
 impl Hub {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let bytes = shared.admission.answers.max() / SHARED_PIECES_SHARE;
         Self {
             shared,
             topics: Arc::default(),
+            pieces: MemoryBudget::new(bytes, 0),
         }
     }
 
@@ -99,6 +119,7 @@ impl Hub {
         let follow = Arc::new(Follow {
             last,
             pieces: Mutex::default(),
+            budget: self.pieces.clone(),
         });
         topics.insert(topic.to_owned(), Arc::clone(&follow));
         let task = TopicTask {
@@ -167,16 +188,45 @@ impl TopicTask {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+    use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
 
+    use bytes::Bytes;
     use weir_core::{Intention, Operation, TopicOptions};
     use weir_store::{Durability, OpenOptions, Store};
 
-    use super::{Hub, TopicTask, lock};
-    use crate::config::ServerConfig;
+    use super::{Hub, Piece, TopicTask, lock};
+    use crate::config::{ServerConfig, Size};
     use crate::security::Security;
     use crate::shared::Shared;
+
+    fn open(folder: &Path) -> Arc<Store> {
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        Arc::new(Store::open(folder, &options).unwrap())
+    }
+
+    fn hub_of(store: &Arc<Store>, config: ServerConfig) -> Hub {
+        let security = Security::open(&config).unwrap();
+        let shared = Shared::new(
+            config,
+            Arc::clone(store),
+            security,
+            crate::descriptors::raise().unwrap(),
+            Vec::new(),
+        );
+        Hub::new(Arc::new(shared.unwrap()))
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().build().unwrap();
+        let done = async { tokio::time::timeout(Duration::from_secs(20), test).await };
+        assert!(runtime.block_on(done).is_ok(), "a tail missed a record");
+    }
 
     /// Lets the tasks of the hub run until they wait.
     async fn run_tasks() {
@@ -186,13 +236,41 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_covers_the_pieces_of_all_topics() {
+        const BYTES: usize = 100 << 10;
+        let folder = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            answers_budget: Some(Size(1 << 20)),
+            ..ServerConfig::default()
+        };
+        let hub = hub_of(&open(folder.path()), config);
+        let form = (0, None);
+        let piece = |from| Piece {
+            from: (from, form),
+            next: from + 1,
+            bytes: Bytes::from(vec![0; BYTES]),
+        };
+        run(async {
+            let tails = ["t", "u"].map(|topic| [hub.follow(topic), hub.follow(topic)]);
+            let [[(t, _), _], [(u, _), _]] = &tails;
+            t.share(piece(1));
+            t.share(piece(2));
+            u.share(piece(1));
+            // The budget, an eighth of a MiB, has room for one piece.
+            assert!(t.rendered((1, form)).is_none());
+            assert!(t.rendered((2, form)).is_some());
+            assert!(u.rendered((1, form)).is_none());
+            assert_eq!(hub.pieces.used(), BYTES);
+            drop(tails);
+            run_tasks().await;
+            assert_eq!(hub.pieces.used(), 0);
+        });
+    }
+
+    #[test]
     fn a_tail_gets_records_while_other_tails_join_and_leave() {
         let folder = tempfile::tempdir().unwrap();
-        let options = OpenOptions {
-            durability: Durability::Memory,
-            ..OpenOptions::default()
-        };
-        let store = Arc::new(Store::open(folder.path(), &options).unwrap());
+        let store = open(folder.path());
         let options = TopicOptions::default();
         let put = Operation::Put {
             key: b"",
@@ -203,21 +281,8 @@ mod tests {
             proposed.unwrap().wait().unwrap();
         };
         write(Operation::Create { options: &options });
-        let config = ServerConfig::default();
-        let security = Security::open(&config).unwrap();
-        let hub = Hub::new(Arc::new(
-            Shared::new(
-                config,
-                Arc::clone(&store),
-                security,
-                crate::descriptors::raise().unwrap(),
-                Vec::new(),
-            )
-            .unwrap(),
-        ));
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_time().build().unwrap();
-        let test = async {
+        let hub = hub_of(&store, ServerConfig::default());
+        run(async {
             let (first, mut ends) = hub.follow("t");
             run_tasks().await;
             write(put);
@@ -247,8 +312,6 @@ mod tests {
             run_tasks().await;
             write(put);
             ends.changed().await.unwrap();
-        };
-        let done = async { tokio::time::timeout(Duration::from_secs(20), test).await };
-        assert!(runtime.block_on(done).is_ok(), "a tail missed a record");
+        });
     }
 }
