@@ -153,7 +153,11 @@ fn store_on_slow_disk(directory: &std::path::Path) -> (Weir, Arc<Gate>) {
     topic.ensure().unwrap();
     for n in 0..100 {
         // Many records, so that only the last blocks are in memory.
-        topic.put(format!("k{n}"), format!("{n:04000}")).unwrap();
+        topic
+            .put(format!("k{n}"), format!("{n:04000}"))
+            .unwrap()
+            .valid()
+            .unwrap();
     }
     weir.close().unwrap();
     let gate = Arc::<Gate>::default();
