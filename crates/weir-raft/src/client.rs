@@ -16,7 +16,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use weir_core::Digest;
 use weir_store::LogIndex;
 use weir_store::replica::{DirectoryReport, EntryId};
@@ -27,6 +27,7 @@ use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
 use crate::machine::{PART_BYTES, StateMachineSnapshot, blocking};
 use crate::reports::Reports;
 use crate::secure;
+use crate::throttle::{Throttle, is_far_behind};
 use crate::transport::{Connection, Transport};
 use crate::types::{Member, Types, Vote};
 use crate::wire::{self, Agreement, Hello, SnapshotHead};
@@ -66,6 +67,8 @@ pub(crate) struct Peer {
     reports: Option<Arc<Reports>>,
     /// The newest entry that the peer has acknowledged on this client.
     acknowledged: Option<EntryId>,
+    /// Pauses between the parts that this client sends.
+    throttle: Throttle,
 }
 
 impl Peers {
@@ -87,6 +90,7 @@ impl Peers {
             clock: Arc::clone(&self.clock),
             reports: self.reports.clone(),
             acknowledged: None,
+            throttle: Throttle::default(),
         }
     }
 }
@@ -152,6 +156,22 @@ impl Peer {
         let is_durable = reports.is_some_and(|reports| reports.acknowledges_durable());
         let index = id.map(|id| id.index);
         is_durable && index.is_some() && index <= self.acknowledged.map(|id| id.index)
+    }
+
+    /// Pauses after a part that was sent since `begun`, if the peer does not vote, lacks many entries
+    /// after `sent`, and clients write. `newest` is the newest committed entry; `None`: the newest
+    /// entry of the log.
+    async fn throttle(&mut self, begun: Instant, sent: LogIndex, newest: Option<LogIndex>) {
+        let Some(reports) = &self.reports else { return };
+        let newest = newest.unwrap_or_else(|| reports.last());
+        if !is_far_behind(sent, newest) || self.clock.is_voter(self.hello.to) {
+            self.throttle = Throttle::default();
+            return;
+        }
+        let pause = self.throttle.pause(begun, Instant::now(), newest);
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
     }
 
     /// Asks the leader to make this node a voter.
@@ -274,6 +294,7 @@ impl Peer {
         for (number, file) in files.iter().enumerate() {
             let mut at = 0;
             while at < file.bytes {
+                let begun = Instant::now();
                 let source = snapshot.clone();
                 let part = blocking(move || {
                     let shipped = source.shipped().ok_or_else(not_own)?;
@@ -283,6 +304,7 @@ impl Peer {
                 let body = wire::encode_part(number, at, &part);
                 self.in_time(Kind::Part, &body, APPEND_TIMEOUT).await?;
                 at += part.len() as u64;
+                self.throttle(begun, LogIndex::ZERO, None).await;
             }
         }
         Ok(())
@@ -335,6 +357,7 @@ impl RaftNetworkV2<Types> for Peer {
         } else {
             APPEND_TIMEOUT
         };
+        let begun = Instant::now();
         let last = request.entries.last().map(|entry| entry_id(&entry.log_id));
         let previous = request.prev_log_id.as_ref().map(entry_id);
         let committed = request.leader_commit.as_ref().map(entry_id);
@@ -357,6 +380,10 @@ impl RaftNetworkV2<Types> for Peer {
             }
         };
         self.record_acknowledged(acknowledged, committed);
+        if let (Some(last), Some(committed)) = (last, committed) {
+            self.throttle(begun, last.index, Some(committed.index))
+                .await;
+        }
         Ok(answer)
     }
 

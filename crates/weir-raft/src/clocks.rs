@@ -83,6 +83,16 @@ impl VotersClock {
             .map_or(0, |bound_ms| own_ms.saturating_sub(bound_ms))
     }
 
+    /// Whether a node votes. Before the members are known, every node may vote.
+    pub(crate) fn is_voter(&self, node: u64) -> bool {
+        let Some(metrics) = self.metrics.get() else {
+            return true;
+        };
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership();
+        members.voter_ids().any(|voter| voter == node)
+    }
+
     /// The latest time that this node may follow. `None` if the clocks of a majority are not known.
     fn bound_ms(&self) -> Option<u64> {
         let metrics = self.metrics.get()?.borrow_watched();

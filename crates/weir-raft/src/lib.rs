@@ -38,6 +38,7 @@ mod settings;
 #[doc(hidden)]
 pub mod sim;
 mod storage;
+mod throttle;
 mod transport;
 mod types;
 mod wire;

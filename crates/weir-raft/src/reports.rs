@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use weir_store::LogIndex;
 use weir_store::replica::{DirectoryReport, EntryId, Replica};
 
 use crate::convert::decode_members;
@@ -117,6 +118,12 @@ impl Reports {
     pub(crate) fn members(&self) -> Option<Membership> {
         let (_, body) = self.replica.applied().membership?;
         decode_members(&body).ok()
+    }
+
+    /// The newest entry of the log of this node.
+    pub(crate) fn last(&self) -> LogIndex {
+        let last = self.replica.log_state().last;
+        last.map_or(LogIndex::ZERO, |last| last.index)
     }
 
     /// The report of this node, and the newest report that it has seen of `node`. The first report
