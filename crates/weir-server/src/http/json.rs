@@ -169,6 +169,36 @@ pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
     Some((before + error.column().saturating_sub(1)).min(bytes.len()))
 }
 
+/// Whether a JSON value has more than `levels_max` levels of nesting.
+pub(crate) fn is_deeper(value: &[u8], levels_max: usize) -> bool {
+    // Most values have few brackets, and counting is faster than finding strings.
+    let brackets = value.iter().filter(|byte| matches!(byte, b'[' | b'{'));
+    if brackets.count() <= levels_max {
+        return false;
+    }
+    let mut levels = 0_usize;
+    let mut is_in_string = false;
+    let mut bytes = value.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_in_string = !is_in_string,
+            // Skips the next byte, which may be a quote.
+            b'\\' => {
+                bytes.next();
+            }
+            b'[' | b'{' if !is_in_string => {
+                levels += 1;
+                if levels > levels_max {
+                    return true;
+                }
+            }
+            b']' | b'}' if !is_in_string => levels = levels.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,5 +262,20 @@ mod tests {
             check(deep.as_bytes()).is_some(),
             "deep nesting must not overflow the stack"
         );
+    }
+
+    #[test]
+    fn levels_are_counted_outside_of_strings() {
+        let nested = format!("{}1{}", "[{\"a\":".repeat(3), "}]".repeat(3));
+        assert!(is_deeper(nested.as_bytes(), 5) && !is_deeper(nested.as_bytes(), 6));
+        for flat in [
+            r#"["[[[","\"[[","\\","[["]"#,
+            "[[],[],[],{}]",
+            r#"{"[[[":{}}"#,
+        ] {
+            assert_eq!(check(flat.as_bytes()), None, "{flat}");
+            assert!(!is_deeper(flat.as_bytes(), 2), "{flat}");
+        }
+        assert!(!is_deeper(b"", 0) && !is_deeper(b"1", 0) && is_deeper(b"[]", 0));
     }
 }

@@ -219,6 +219,9 @@ pub(crate) enum Shape {
     Bytes,
 }
 
+/// Maximum levels of nesting of JSON that is inserted into other JSON. Many parsers accept at most
+/// 128 levels, and a response adds up to four.
+pub(crate) const INSERTED_LEVELS_MAX: usize = 100;
 /// Texts up to this many bytes become JSON strings without counting their escapes.
 const SHORT_TEXT_BYTES: usize = 64 << 10;
 
@@ -233,12 +236,17 @@ fn is_longer_than_base64(text: &[u8]) -> bool {
 }
 
 /// Chooses the representation. A checked payload is JSON; a payload with another type is not. A
-/// payload without a type is checked now, because other interfaces of the store record no type. The
-/// JSON of a long payload is at most a third larger than the payload.
+/// payload without a type is checked now, because other interfaces of the store record no type.
+/// Deeply nested JSON is not inserted, because many parsers would reject the whole list. The JSON
+/// of a long payload is at most a third larger than the payload.
 pub(crate) fn shape(meta: &Meta<'_>, value: &[u8]) -> Shape {
     let untyped = meta.media_type().is_none();
     if meta.json || (untyped && json::check(value).is_none()) {
-        Shape::Json
+        if json::is_deeper(value, INSERTED_LEVELS_MAX) {
+            Shape::Bytes
+        } else {
+            Shape::Json
+        }
     } else if std::str::from_utf8(value).is_ok() && !is_longer_than_base64(value) {
         Shape::Text
     } else {

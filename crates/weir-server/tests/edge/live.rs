@@ -299,3 +299,37 @@ fn a_payload_with_a_false_json_flag_is_never_inserted_as_json() {
     let event: serde_json::Value = serde_json::from_str(&seen.last().unwrap().1).unwrap();
     assert_eq!(event["text"], FORGED);
 }
+
+#[test]
+fn deeply_nested_json_is_not_inserted_into_a_response() {
+    let world = world();
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    let typed = "Content-Type: application/json";
+    assert_eq!(world.ask("PUT /ds/s", typed, b"").status, 201);
+    for (levels, is_inserted) in [(100, true), (101, false), (10_000, false)] {
+        let value = nested(levels);
+        let posted = world.ask("POST /v1/topics/t/events", typed, value.as_bytes());
+        assert_eq!(posted.status, 201, "{levels}");
+        let after = posted.json()["offset"].as_u64().unwrap() - 1;
+        let list = format!("GET /v1/topics/t/events?after={after}");
+        // The parser of the test accepts 127 levels.
+        let json = world.ask(&list, "", b"").json();
+        assert_eq!(json[0].get("value").is_some(), is_inserted, "{levels}");
+        assert_eq!(json[0].get("value64").is_some(), !is_inserted, "{levels}");
+        let events = "Accept: application/cloudevents-batch+json";
+        let json = world.ask(&list, events, b"").json();
+        assert_eq!(json[0].get("data").is_some(), is_inserted, "{levels}");
+        assert_eq!(json[0]["datacontenttype"], "application/json");
+        let one = format!("GET /v1/topics/t/events/{}", after + 1);
+        let one = world.ask(&one, "", b"");
+        assert_eq!(one.get("content-type"), Some("application/json"));
+        assert_eq!(one.text(), value);
+    }
+    let value = nested(200);
+    let refused = world.ask("POST /ds/s", typed, format!("[{value}]").as_bytes());
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let posted = world.ask("POST /v1/topics/s/events", typed, value.as_bytes());
+    assert_eq!(posted.status, 201);
+    let stream = world.ask("GET /ds/s", "", b"").json();
+    assert!(stream[0]["value64"].is_string(), "{stream}");
+}

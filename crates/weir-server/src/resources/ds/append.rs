@@ -17,12 +17,13 @@ use super::open::open;
 use super::producer::{Producer, Sequence, State};
 use super::view::View;
 use crate::http::head::{FieldName, Head};
+use crate::http::json;
 use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
 use crate::http::reply::Reply;
 use crate::resources::bounded::Bounded;
 use crate::resources::context::{Call, Edge};
-use crate::resources::meta::MetaWriter;
+use crate::resources::meta::{INSERTED_LEVELS_MAX, MetaWriter};
 use crate::resources::problems;
 use crate::resources::propose::{outcomes, propose_unchecked};
 use crate::resources::streams::config::{closes, content_type, single};
@@ -134,17 +135,22 @@ fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
             "the body is not JSON: line {line}, column {column}"
         ))
     };
-    if !body.trim_ascii_start().starts_with(b"[") {
-        return serde_json::from_slice(body)
-            .map(|value| vec![value])
-            .map_err(malformed);
+    let values = if body.trim_ascii_start().starts_with(b"[") {
+        let values: Bounded<&RawValue, MESSAGES_MAX> =
+            serde_json::from_slice(body).map_err(malformed)?;
+        if values.more {
+            return Err(Problem::too_large("the number of messages", MESSAGES_MAX));
+        }
+        values.items
+    } else {
+        vec![serde_json::from_slice(body).map_err(malformed)?]
+    };
+    let is_deep = |value: &&RawValue| json::is_deeper(value.get().as_bytes(), INSERTED_LEVELS_MAX);
+    if values.iter().any(is_deep) {
+        let text = format!("a message has more than {INSERTED_LEVELS_MAX} levels of nesting");
+        return Err(Problem::bad(text));
     }
-    let values: Bounded<&RawValue, MESSAGES_MAX> =
-        serde_json::from_slice(body).map_err(malformed)?;
-    if values.more {
-        return Err(Problem::too_large("the number of messages", MESSAGES_MAX));
-    }
-    Ok(values.items)
+    Ok(values)
 }
 
 /// Converts data to operations of a transaction. JSON gets one record for each value. Bytes get as
@@ -474,6 +480,10 @@ mod tests {
             assert_eq!(texts(wrong), None, "{wrong}");
         }
         assert!(values(b"\"\xff\"").is_err());
+        let deep = |levels| {
+            values(format!("[{}{}]", "[".repeat(levels), "]".repeat(levels)).as_bytes()).is_err()
+        };
+        assert!(deep(101) && !deep(100));
     }
 
     #[test]
