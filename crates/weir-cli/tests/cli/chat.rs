@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 
 const README: &str = include_str!("../../../../programs/chat/README.md");
 
@@ -195,7 +195,7 @@ fn the_commands_of_the_readme_run() {
     let [deploy, serve, first, second, tail] = commands[..] else {
         panic!("{commands:?}");
     };
-    done(shell(deploy).output().unwrap()).ok();
+    command_output(shell(deploy).output().unwrap()).ok();
     let serve = serve.strip_suffix(" &").unwrap();
     let mut serve = shell(&serve.replace(":7070", ":0"));
     serve.env("WEIR_SERVE_NATIVE", "off");
@@ -209,7 +209,7 @@ fn the_commands_of_the_readme_run() {
     let mut lines = [ann.line(), ann.line()];
     lines.sort();
     assert_eq!(lines, ["ann: hello", "bob: hello"]);
-    let table = done(shell(tail).output().unwrap()).ok().text();
+    let table = command_output(shell(tail).output().unwrap()).ok().text();
     let mut rows: Vec<&str> = table.lines().map(str::trim_end).collect();
     rows.sort_unstable();
     assert_eq!(rows, ["KEY  VALUE", "ann  hello", "bob  hello"]);

@@ -474,7 +474,7 @@ fn a_closed_output_ends_the_command_without_an_error() {
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut first)
         .unwrap();
-    let done = crate::run::done(child.wait_with_output().unwrap());
+    let done = crate::run::command_output(child.wait_with_output().unwrap());
     // The signal PIPE ended the command without a message.
     assert_eq!((done.code, done.err.as_str()), (-1, ""));
 }

@@ -162,7 +162,7 @@ fn the_exit_code_reports_the_verdict_if_standard_output_is_closed() {
         let mut to = child.stdin.take().unwrap();
         to.write_all(input.as_bytes()).unwrap();
         drop(to);
-        crate::run::done(child.wait_with_output().unwrap())
+        crate::run::command_output(child.wait_with_output().unwrap())
     };
     let put = unread("put t 2 --key k --if-absent", "").code(3);
     assert!(put.err.contains("E104"), "{}", put.err);
@@ -216,7 +216,7 @@ fn a_closed_standard_error_changes_nothing() {
         .spawn()
         .unwrap();
     drop(child.stderr.take());
-    let first = crate::run::done(child.wait_with_output().unwrap());
+    let first = crate::run::command_output(child.wait_with_output().unwrap());
     assert_eq!(first.code, 0);
     let mut command = place.weir();
     command.args(["put", "t", "x", "--if-absent", "--key", "k"]);
@@ -226,7 +226,10 @@ fn a_closed_standard_error_changes_nothing() {
         .spawn()
         .unwrap();
     drop(child.stderr.take());
-    assert_eq!(crate::run::done(child.wait_with_output().unwrap()).code, 3);
+    assert_eq!(
+        crate::run::command_output(child.wait_with_output().unwrap()).code,
+        3
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 
 /// Finds all commands with help, from the command lists in the help.
 fn commands(place: &Place, prefix: &[&str], all: &mut Vec<Vec<String>>) {
@@ -80,7 +80,7 @@ fn run_examples(words: &[String]) -> usize {
         let mut shell = place.command("/bin/sh");
         shell.args(["-c", example]);
         shell.env("PATH", format!("{}:{path}", bin.display()));
-        let done = done(shell.output().unwrap());
+        let done = command_output(shell.output().unwrap());
         assert_eq!(done.code, 0, "{example}\n{}{}", done.err, done.text());
     }
     examples.len()

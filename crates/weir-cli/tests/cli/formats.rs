@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run::{Done, Place};
+use crate::run::{CommandOutput, Place};
 
 /// Every command that prints rows, on the store of [`filled`].
 const COMMANDS: &[&str] = &[
@@ -82,7 +82,7 @@ fn members(value: &Value) -> Vec<String> {
         .collect()
 }
 
-fn columns(done: &Done, upright: bool) -> Vec<String> {
+fn columns(done: &CommandOutput, upright: bool) -> Vec<String> {
     let text = done.text();
     if upright {
         let first = |line: &str| line.split(' ').next().map(str::to_owned);
@@ -153,7 +153,9 @@ fn the_caller_selects_columns_headings_and_width() {
     command
         .args(["tail", "t", "-o", "table"])
         .env("COLUMNS", "80");
-    let table = crate::run::done(command.output().unwrap()).ok().text();
+    let table = crate::run::command_output(command.output().unwrap())
+        .ok()
+        .text();
     assert!(
         table.lines().all(|line| line.chars().count() <= 80),
         "{table}"

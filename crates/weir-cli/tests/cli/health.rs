@@ -1,6 +1,6 @@
 //! Tests what the command reports about a store and the machine.
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 
 #[test]
 fn status_reports_the_properties_of_a_directory() {
@@ -48,7 +48,7 @@ fn doctor_checks_the_machine_and_leaves_no_files() {
     let mut shell = place.command("/bin/sh");
     shell.args(["-c", "ulimit -n 32; exec \"$0\" doctor -o json"]);
     shell.arg(env!("CARGO_BIN_EXE_weir"));
-    let failed = done(shell.output().unwrap()).code(1);
+    let failed = command_output(shell.output().unwrap()).code(1);
     let failed = failed.json();
     let row = failed
         .as_array()

@@ -1,7 +1,7 @@
 //! Tests what a user without the source finds in the command: guides, error codes, fields,
 //! completion.
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 use crate::served::Served;
 
 #[test]
@@ -65,7 +65,7 @@ fn the_fields_of_a_command_are_listed_without_its_arguments() {
     narrow.args(["tail", "-o", "help"]).env("COLUMNS", "40");
     for fields in [
         place.run("tail -o help").ok(),
-        done(narrow.output().unwrap()),
+        command_output(narrow.output().unwrap()),
     ] {
         let fields = fields.ok().text();
         assert!(!fields.contains('…'), "{fields}");
@@ -87,7 +87,7 @@ fn completed(place: &Place, words: &[&str]) -> Vec<String> {
     let path = std::env::var("PATH").unwrap();
     bash.env("PATH", format!("{}:{path}", bin.unwrap().display()));
     bash.args(["-c", script, "bash"]).args(words);
-    let offered = done(bash.output().unwrap()).ok().text();
+    let offered = command_output(bash.output().unwrap()).ok().text();
     offered.split_whitespace().map(str::to_owned).collect()
 }
 

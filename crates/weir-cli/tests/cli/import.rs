@@ -46,7 +46,7 @@ fn an_import_that_is_killed_repeatedly_writes_each_item_once() {
         if kills < 8 {
             child.kill().unwrap();
         }
-        let done = crate::run::done(child.wait_with_output().unwrap());
+        let done = crate::run::command_output(child.wait_with_output().unwrap());
         if done.code == 0 {
             break done;
         }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::run::{Done, Place, done};
+use crate::run::{CommandOutput, Place, command_output};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/jira.md");
 
@@ -47,14 +47,14 @@ impl Drop for Site {
     }
 }
 
-fn shell(place: &Place, command: &str) -> Done {
+fn shell(place: &Place, command: &str) -> CommandOutput {
     let bin = Path::new(env!("CARGO_BIN_EXE_weir")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let mut shell = place.command("/bin/sh");
     shell
         .args(["-c", command])
         .env("PATH", format!("{}:{path}", bin.display()));
-    done(shell.output().unwrap())
+    command_output(shell.output().unwrap())
 }
 
 /// Every command of the guide succeeds at a simulated site, and the last pull changes nothing.
@@ -685,7 +685,7 @@ fn a_site_is_checked() {
     let check = || {
         let mut weir = place.weir();
         weir.args(["jira-sim", "--against", &site.url, "-o", "json"]);
-        done(weir.output().unwrap())
+        command_output(weir.output().unwrap())
     };
     let found = check().ok().json();
     let found = found.as_array().unwrap();

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 
 const README: &str = include_str!("../../../../README.md");
 const GUIDE: &str = include_str!("../../../../docs/guide/serve.md");
@@ -172,7 +172,7 @@ fn the_guide_to_serving_prints_the_real_output() {
             "sh" => {
                 for command in block.lines() {
                     let output = shell.command(&with_fewer_messages(command)).output();
-                    done(output.unwrap()).ok();
+                    command_output(output.unwrap()).ok();
                 }
             }
             other => panic!("no test of {other}"),

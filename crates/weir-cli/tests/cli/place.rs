@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 
 #[test]
 fn flag_environment_context_and_file_have_this_precedence() {
@@ -15,7 +15,7 @@ fn flag_environment_context_and_file_have_this_precedence() {
             .args(["topic", "ls", "-o", "raw", "--columns", "name"])
             .args(words);
         command.envs(variable.map(|value| ("WEIR_AT", value)));
-        done(command.output().unwrap())
+        command_output(command.output().unwrap())
             .ok()
             .text()
             .trim()
@@ -128,7 +128,7 @@ fn a_store_without_read_permission_is_not_reported_as_missing() {
         fs::set_permissions(place.path("store"), Permissions::from_mode(0o000)).unwrap();
     }
     command.args(["get", "t", "1", "--at", "store"]);
-    let done = done(command.output().unwrap());
+    let done = command_output(command.output().unwrap());
     fs::set_permissions(place.path("store"), Permissions::from_mode(0o700)).unwrap();
     assert_eq!(done.code, 7, "{}", done.err);
     assert!(done.err.contains("E409"), "{}", done.err);

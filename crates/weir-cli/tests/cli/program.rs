@@ -30,7 +30,7 @@ fn file(from: &str) -> Vec<u8> {
     std::fs::read(root.join(from)).unwrap()
 }
 
-fn pay(place: &Place, from: u8, to: u8, amount: i64) -> crate::run::Done {
+fn pay(place: &Place, from: u8, to: u8, amount: i64) -> crate::run::CommandOutput {
     place.write("transfer", transfer(to, amount));
     let key = account(from);
     place.run(&format!(
@@ -184,7 +184,9 @@ wrong.txt:20: put bank {id:9}={id:2}{i64:5}{u64:0}{u64:0}
     let mut colours = place.weir();
     colours.args(["program", "test", "balance.wasm", "wrong.txt"]);
     colours.env("CLICOLOR_FORCE", "1").env("TERM", "xterm");
-    let colours = crate::run::done(colours.output().unwrap()).code(3).text();
+    let colours = crate::run::command_output(colours.output().unwrap())
+        .code(3)
+        .text();
     assert!(
         colours.contains("\x1b[31m    11 - ") && colours.contains("\x1b[32m"),
         "{colours}"
@@ -734,7 +736,7 @@ fn a_bench_counts_its_writes_and_leaves_no_files() {
     std::fs::create_dir(&temporary).unwrap();
     own.args(["program", "bench", "counter.wasm", "--count", "1000"]);
     own.env("TMPDIR", &temporary);
-    crate::run::done(own.output().unwrap()).ok();
+    crate::run::command_output(own.output().unwrap()).ok();
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::run::{Done, Place, done};
+use crate::run::{CommandOutput, Place, command_output};
 use crate::served::Served;
 
 const A: &str =
@@ -350,7 +350,7 @@ fn a_run_ends_when_its_checkpoint_cannot_be_written() {
     out.read_line(&mut printed).unwrap();
     std::fs::remove_file(place.path("a.ndjson")).unwrap();
     out.read_to_string(&mut printed).unwrap();
-    let done = done(run.wait_with_output().unwrap()).code(1);
+    let done = command_output(run.wait_with_output().unwrap()).code(1);
     assert!(done.err.contains("cannot read a.ndjson"), "{}", done.err);
     assert!(printed.len() < input.len() / 2, "{}", printed.len());
 }
@@ -1239,13 +1239,13 @@ fn a_consumer_that_ends_ends_a_query_that_waits_for_records() {
 }
 
 /// Runs a script with `weir` in the search path.
-fn bash(place: &Place, script: &str) -> Done {
+fn bash(place: &Place, script: &str) -> CommandOutput {
     let mut bash = place.command("bash");
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir")).parent();
     let path = std::env::var("PATH").unwrap();
     bash.env("PATH", format!("{}:{path}", bin.unwrap().display()));
     bash.args(["-c", script]);
-    done(bash.output().unwrap())
+    command_output(bash.output().unwrap())
 }
 
 /// No record arrives after the reader of the pipe has ended.
@@ -1588,7 +1588,7 @@ fn json_and_verdicts_have_colours_on_request() {
         weir.args(words)
             .env("CLICOLOR_FORCE", "1")
             .envs(set.iter().copied());
-        done(weir.output().unwrap()).text()
+        command_output(weir.output().unwrap()).text()
     };
     let put = coloured(&["put", "o", "{\"n\":1}", "-k", "a", "-o", "table"], &[]);
     assert!(put.contains("\x1b[32mVALID\x1b[0m"), "{put:?}");
@@ -1628,7 +1628,7 @@ fn a_terminal_gets_a_table_with_colours() {
         let mut python = place.command("python3");
         python.args(["-c", SPAWN, env!("CARGO_BIN_EXE_weir")]);
         python.args(words).env("TERM", "xterm").env("COLUMNS", "80");
-        done(python.output().unwrap()).ok().text()
+        command_output(python.output().unwrap()).ok().text()
     };
     let put = on_terminal(&["put", "o", "{\"n\":1}", "-k", "a"]);
     assert!(put.contains("\x1b[32mVALID\x1b[0m"), "{put:?}");

@@ -12,7 +12,7 @@ pub(crate) struct Place {
 }
 
 /// The result of a command.
-pub(crate) struct Done {
+pub(crate) struct CommandOutput {
     /// Exit code.
     pub(crate) code: i32,
     /// Standard output.
@@ -56,16 +56,16 @@ impl Place {
     }
 
     /// Runs a command line; words are separated by blanks.
-    pub(crate) fn run(&self, line: &str) -> Done {
+    pub(crate) fn run(&self, line: &str) -> CommandOutput {
         self.words(&line.split(' ').collect::<Vec<_>>())
     }
 
-    pub(crate) fn words(&self, words: &[&str]) -> Done {
-        done(self.weir().args(words).output().unwrap())
+    pub(crate) fn words(&self, words: &[&str]) -> CommandOutput {
+        command_output(self.weir().args(words).output().unwrap())
     }
 
     /// Like `run`, with input.
-    pub(crate) fn pipe(&self, line: &str, input: impl AsRef<[u8]>) -> Done {
+    pub(crate) fn pipe(&self, line: &str, input: impl AsRef<[u8]>) -> CommandOutput {
         let mut command = self.weir();
         command.args(line.split(' ')).stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -78,19 +78,19 @@ impl Place {
         });
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
-        done(output)
+        command_output(output)
     }
 }
 
-pub(crate) fn done(output: Output) -> Done {
-    Done {
+pub(crate) fn command_output(output: Output) -> CommandOutput {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: output.stdout,
         err: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-impl Done {
+impl CommandOutput {
     /// Asserts success.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 
 use serde_json::json;
 
-use crate::run::{Done, Place, done};
+use crate::run::{CommandOutput, Place, command_output};
 
 /// A server in a place. Dropping this kills it.
 pub(crate) struct Served {
@@ -59,7 +59,7 @@ impl Served {
         self.child.wait().unwrap();
     }
 
-    fn run(&self, place: &Place, line: &str) -> Done {
+    fn run(&self, place: &Place, line: &str) -> CommandOutput {
         place.run(&format!("{line} --at {}", self.url))
     }
 }
@@ -365,7 +365,7 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     let with = |name: &str, value: &str, line: &str| {
         let mut command = place.weir();
         command.args(line.split(' ')).env(name, value);
-        done(command.output().unwrap())
+        command_output(command.output().unwrap())
     };
     with("WEIR_TOKEN", &token, &format!("get t 2 --at {url}")).ok();
     with("WEIR_TOKEN_FILE", "token", &format!("get t 2 --at {url}")).ok();
@@ -637,7 +637,7 @@ fn a_bench_counts_the_requested_messages_and_reports_partial_results_when_interr
     let mut kill = place.command("/bin/sh");
     kill.args(["-c", &format!("kill -INT {}", child.id())]);
     assert!(kill.status().unwrap().success());
-    let stopped = done(child.wait_with_output().unwrap()).code(130);
+    let stopped = command_output(child.wait_with_output().unwrap()).code(130);
     let row = stopped.json();
     assert!(row["messages"].as_u64().unwrap() >= 18, "{row}");
     assert_eq!(row["complete"], false);

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::json;
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 
 fn filled(place: &Place) {
     place.pipe("put t -", "line\n".repeat(1000)).ok();
@@ -276,7 +276,7 @@ fn a_store_without_write_permission_can_be_read() {
             // Root may write every file, so another user runs a copy of the command.
             command.uid(65534);
         }
-        done(command.args(line.split(' ')).output().unwrap())
+        command_output(command.args(line.split(' ')).output().unwrap())
     };
     for line in [
         "get t --key k",
@@ -446,7 +446,7 @@ fn an_interrupted_import_can_be_resumed_and_an_interrupted_tail_ends() {
         err.read_line(&mut made).unwrap();
         interrupt(import.id());
         err.read_to_string(&mut made).unwrap();
-        let done = done(import.wait_with_output().unwrap()).code(130);
+        let done = command_output(import.wait_with_output().unwrap()).code(130);
         assert_eq!(done.json()["complete"], false);
         (done.json()["imported"].as_u64().unwrap(), made)
     };
@@ -485,7 +485,7 @@ fn the_lab_is_a_separate_program() {
     command
         .args(["lab", "run", "x", "--quick"])
         .env("PATH", place.path("bin"));
-    let missing = done(command.output().unwrap());
+    let missing = command_output(command.output().unwrap());
     if missing.code == 1 && missing.err.contains("cannot run weir-lab") {
         assert!(
             missing
@@ -500,7 +500,7 @@ fn the_lab_is_a_separate_program() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(lab, mode).unwrap();
     let mut command = place.command(copy);
-    let ran = done(
+    let ran = command_output(
         command
             .args(["lab", "run", "x", "--quick"])
             .output()
@@ -517,7 +517,7 @@ fn help_is_wrapped_once_to_the_width_of_the_terminal() {
         command
             .args(["compact", "--help"])
             .env("COLUMNS", width.to_string());
-        let help = done(command.output().unwrap()).ok().text();
+        let help = command_output(command.output().unwrap()).ok().text();
         let (_, after) = help.split_once("Removes records").expect("the help");
         let lines: Vec<&str> = after.lines().collect();
         let mut wrapped = 0;

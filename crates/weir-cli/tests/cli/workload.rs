@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::run::{Place, done};
+use crate::run::{Place, command_output};
 use crate::served::Served;
 
 const FILE: &str = "\
@@ -205,7 +205,7 @@ fn messages_of_another_run_are_not_counted() {
     };
     let running = ["keys.yaml", "shared.yaml"].map(start);
     for (child, consumers) in running.into_iter().zip([4, 12]) {
-        let done = done(child.wait_with_output().unwrap()).ok();
+        let done = command_output(child.wait_with_output().unwrap()).ok();
         let rows = done.json().as_array().unwrap().clone();
         let counted = counts(&rows);
         assert_eq!(counted[2], ("deliver", consumers, 1_000, 1_000 * 256));
