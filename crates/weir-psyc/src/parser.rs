@@ -40,6 +40,9 @@ pub enum Mode {
     },
 }
 
+/// No announced length. Each length is smaller, because other bytes follow in the content.
+const NO_LENGTH: u64 = u64::MAX;
+
 /// The position of the parser in the grammar. The first three states are at the start of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
@@ -144,6 +147,7 @@ pub struct Parser {
     /// Announced content length of this packet.
     content_length: Option<u64>,
     /// Announced length of the value or data reported last; valid only in some states.
+    /// [`NO_LENGTH`] before the first one, and at the end of a content without data.
     value_length: u64,
     /// Missing bytes of a value, data or content that is reported in parts.
     missing: u64,
@@ -173,7 +177,7 @@ impl Parser {
             mode,
             base: 0,
             content_length: None,
-            value_length: 0,
+            value_length: NO_LENGTH,
             missing: 0,
             mark: Mark::None,
             line: Line::new(State::Routing),
@@ -272,7 +276,7 @@ impl Parser {
             State::ValueLf | State::ValuePart | State::BodyLf | State::BodyPart => {
                 Some(self.value_length)
             }
-            State::End if self.sized => Some(self.value_length),
+            State::End if self.sized && self.value_length != NO_LENGTH => Some(self.value_length),
             _ => None,
         }
     }

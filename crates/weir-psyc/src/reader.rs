@@ -8,13 +8,16 @@ use crate::limits::Limits;
 use crate::parser::{Mode, Parser};
 use crate::view::PacketView;
 
+/// Largest memory that a reader keeps while it stores no byte.
+const IDLE_BYTES_MAX: usize = 64 << 10;
+
 /// Collects the bytes of a circuit and returns one packet after the other.
 ///
 /// It stores the incomplete packet, the bytes fed after it, and at most as many bytes of packets
 /// that were already returned. The limits bound the size of a packet, and are checked at the byte
-/// that announces a size. After an error, the reader stores nothing. It works with any I/O,
-/// blocking or not: feed the bytes that were read, take packets until there is none, and read
-/// again.
+/// that announces a size. After an error, the reader stores nothing; between two packets, it keeps
+/// at most 64 KiB of memory. It works with any I/O, blocking or not: feed the bytes that were read,
+/// take packets until there is none, and read again.
 ///
 /// ```
 /// use weir_psyc::PacketReader;
@@ -83,7 +86,13 @@ impl PacketReader {
     pub fn next_packet(&mut self) -> Result<Option<PacketView<'_>>, ParseError> {
         let size = match self.next_size() {
             Ok(Some(size)) => size,
-            Ok(None) => return Ok(None),
+            Ok(None) => {
+                if self.pending() == 0 && self.buffer.capacity() > IDLE_BYTES_MAX {
+                    self.buffer = Vec::new();
+                    self.done = 0;
+                }
+                return Ok(None);
+            }
             Err(error) => {
                 self.failed = Some(error);
                 self.buffer = Vec::new();
@@ -130,7 +139,7 @@ impl PacketReader {
 
 #[cfg(test)]
 mod tests {
-    use super::PacketReader;
+    use super::{IDLE_BYTES_MAX, PacketReader};
 
     const PACKET: &[u8] = b"|\n";
     const PACKETS: usize = if cfg!(miri) { 64 } else { 4096 };
@@ -156,6 +165,28 @@ mod tests {
             assert!(matches!(reader.next_packet(), Ok(Some(_))));
         }
         assert!(matches!(reader.next_packet(), Ok(None)));
+        assert!(reader.is_clean());
+    }
+
+    #[test]
+    fn an_idle_reader_keeps_no_large_buffer() {
+        let mut reader = PacketReader::new();
+        let data = alloc::vec![b'x'; 2 * IDLE_BYTES_MAX];
+        reader.feed(alloc::format!("{}\n_m\n", data.len() + 4).as_bytes());
+        reader.feed(&data);
+        reader.feed(b"\n|\n|");
+        assert!(matches!(reader.next_packet(), Ok(Some(packet)) if packet.data() == data));
+        assert!(matches!(reader.next_packet(), Ok(None)));
+        assert!(
+            reader.buffer.capacity() > IDLE_BYTES_MAX,
+            "a packet has begun"
+        );
+        reader.feed(b"\n");
+        assert!(matches!(reader.next_packet(), Ok(Some(_))));
+        assert!(matches!(reader.next_packet(), Ok(None)));
+        assert!(reader.buffer.capacity() <= IDLE_BYTES_MAX);
+        reader.feed(PACKET);
+        assert!(matches!(reader.next_packet(), Ok(Some(_))));
         assert!(reader.is_clean());
     }
 

@@ -6,7 +6,7 @@
 //! rules, the order of precedence is: the syntax of the byte, the limit of the item, the remaining
 //! space of the header or content.
 
-use super::{Line, Mode, Parser, State};
+use super::{Line, Mode, NO_LENGTH, Parser, State};
 use crate::class::{is_digit, is_keyword_byte, is_operator};
 use crate::error::{ErrorCode, ParseError};
 use crate::event::{ParseStep, Variable};
@@ -150,6 +150,7 @@ impl Parser {
     /// state.
     fn content_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         if self.sized && self.left == 0 {
+            self.value_length = NO_LENGTH;
             self.state = State::End;
             return Ok(None);
         }

@@ -263,6 +263,30 @@ fn accessors_return_the_announced_lengths() {
     );
 }
 
+#[test]
+fn a_length_of_an_earlier_value_is_not_reported_again() {
+    // The end mark of the last packet is missing, so the parser waits for it.
+    let cases: [(Mode, &[u8]); 5] = [
+        (Mode::Full, b"5\n_m\nx\n|\n8\n:_a\tbcd\n"),
+        (Mode::Full, b"5\n_m\nx\n|\n0\n"),
+        (Mode::RoutingOnly, b"3\n_m\n"),
+        (Mode::RoutingOnly, b"0\n"),
+        (Mode::Content { length: 0 }, b""),
+    ];
+    for (mode, bytes) in cases {
+        let mut parser = weir_psyc::Parser::new(mode);
+        assert_eq!(parser.value_length(), None, "{mode:?}");
+        loop {
+            match parser.step(bytes) {
+                weir_psyc::ParseStep::Error(error) => panic!("{mode:?}: {error}"),
+                weir_psyc::ParseStep::NeedMore(_) => break,
+                _ => {}
+            }
+        }
+        assert_eq!(parser.value_length(), None, "{}", bytes.escape_ascii());
+    }
+}
+
 /// The bytes that occur in the contents below.
 const ALPHABET: &[u8] = b":=a012\t\n |";
 
