@@ -20,7 +20,7 @@ pub const SNIPPET_BYTES_MAX: usize = 256;
 pub const FRAMES_MAX: usize = 64;
 /// Bytes of the name of a function that are kept.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Calls that are kept. [`Wanted`] defines which calls are dropped.
+/// Calls that are kept. [`RecordedCalls`] defines which calls are dropped.
 pub const CALLS_MAX: usize = 100_000;
 
 /// The first bytes of an argument or a result.
@@ -119,13 +119,13 @@ pub struct Traced {
     pub left_out: u64,
     /// Fuel of the dropped calls.
     pub left_out_fuel: u64,
-    /// The call stack of the newest call that failed; only with [`Wanted::All`].
+    /// The call stack of the newest call that failed; only with [`RecordedCalls::All`].
     pub stack: Option<CallStack>,
 }
 
 /// Which calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RecordedCalls {
     /// All calls; the first [`CALLS_MAX`] are kept.
     All,
     /// Calls of `log`; the newest [`CALLS_MAX`] are kept.
@@ -135,7 +135,7 @@ pub enum Wanted {
 /// Records the calls of some intentions.
 #[derive(Debug)]
 pub struct Tracer {
-    wanted: Wanted,
+    recorded: RecordedCalls,
     first: AtomicU64,
     last: AtomicU64,
     seen: Mutex<TraceLog>,
@@ -152,9 +152,9 @@ struct TraceLog {
 impl Tracer {
     /// Creates a tracer of the calls of `intentions`.
     #[must_use]
-    pub fn new(wanted: Wanted, intentions: &RangeInclusive<IntentionOffset>) -> Self {
+    pub fn new(recorded: RecordedCalls, intentions: &RangeInclusive<IntentionOffset>) -> Self {
         Self {
-            wanted,
+            recorded,
             first: AtomicU64::new(intentions.start().0),
             last: AtomicU64::new(intentions.end().0),
             seen: Mutex::default(),
@@ -167,13 +167,13 @@ impl Tracer {
         self.last.store(intentions.end().0, Ordering::Relaxed);
     }
 
-    pub(crate) fn wants(&self, name: &str, intention: IntentionOffset) -> bool {
-        self.watches(intention) && (self.wanted == Wanted::All || name == "log")
+    pub(crate) fn records(&self, name: &str, intention: IntentionOffset) -> bool {
+        self.watches(intention) && (self.recorded == RecordedCalls::All || name == "log")
     }
 
     /// Whether to record the call stack of a failed call.
-    pub(crate) fn wants_stack(&self, intention: IntentionOffset) -> bool {
-        self.watches(intention) && self.wanted == Wanted::All
+    pub(crate) fn records_stack(&self, intention: IntentionOffset) -> bool {
+        self.watches(intention) && self.recorded == RecordedCalls::All
     }
 
     fn watches(&self, intention: IntentionOffset) -> bool {
@@ -189,7 +189,7 @@ impl Tracer {
         let mut seen = self.seen.lock();
         if seen.calls.len() >= CALLS_MAX {
             seen.left_out += 1;
-            if self.wanted == Wanted::All {
+            if self.recorded == RecordedCalls::All {
                 seen.left_out_fuel += call.fuel;
                 return;
             }

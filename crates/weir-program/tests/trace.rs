@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 use weir_core::{IntentionOffset, Machine, ProgramCounts, ProgramHost};
 use weir_program::script::{RunOptions, run};
-use weir_program::trace::{Answer, Argument, CALLS_MAX, CallStack, Traced, Tracer, Wanted};
+use weir_program::trace::{Answer, Argument, CALLS_MAX, CallStack, RecordedCalls, Traced, Tracer};
 use weir_program::{LINE_BYTES_MAX, LINES_PER_SECOND, Level, WasmtimeHost};
 
 const EVERYTHING: std::ops::RangeInclusive<IntentionOffset> =
@@ -37,7 +37,7 @@ fn a_traced_host_gives_the_same_outcomes_at_the_same_fuel() {
     for entry in std::fs::read_dir(folder("vectors/programs")).unwrap() {
         let script = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         let plain: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-        let tracer = Arc::new(Tracer::new(Wanted::All, &EVERYTHING));
+        let tracer = Arc::new(Tracer::new(RecordedCalls::All, &EVERYTHING));
         let watched: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
         let (blocks, machine) = run(&script, &plain, RunOptions::default(), &program).unwrap();
         let (again, other) = run(&script, &watched, RunOptions::default(), &program).unwrap();
@@ -66,7 +66,10 @@ put bank {id:1}={id:2}{i64:71}{u64:0}{u64:0}
 ----
 
 ";
-    let tracer = Tracer::new(Wanted::All, &(IntentionOffset(3)..=IntentionOffset(4)));
+    let tracer = Tracer::new(
+        RecordedCalls::All,
+        &(IntentionOffset(3)..=IntentionOffset(4)),
+    );
     let tracer = Arc::new(tracer);
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     run(script, &host, RunOptions::default(), &program).unwrap();
@@ -148,7 +151,7 @@ fn excess_lines_are_cut_and_counted() {
 
 #[test]
 fn a_tracer_of_lines_records_only_lines() {
-    let tracer = Arc::new(Tracer::new(Wanted::Log, &EVERYTHING));
+    let tracer = Arc::new(Tracer::new(RecordedCalls::Log, &EVERYTHING));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     let script = "create t program=logging_program\nput t k={u8:2}\n----\n\n";
     run(script, &host, RunOptions::default(), &logging_program).unwrap();
@@ -183,7 +186,11 @@ fn failing(name: &str) -> Option<Vec<u8>> {
     (name == "failing").then(|| wat::parse_str(FAILING).unwrap())
 }
 
-fn traced(wanted: Wanted, script: &str, program: &dyn Fn(&str) -> Option<Vec<u8>>) -> Traced {
+fn traced(
+    wanted: RecordedCalls,
+    script: &str,
+    program: &dyn Fn(&str) -> Option<Vec<u8>>,
+) -> Traced {
     let tracer = Arc::new(Tracer::new(wanted, &EVERYTHING));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     run(script, &host, RunOptions::default(), program).unwrap();
@@ -201,17 +208,17 @@ fn a_failed_call_has_a_call_stack() {
     for how in 1..=3 {
         let script =
             format!("create t program=failing fuel_max=20000\nput t k={{u8:{how}}}\n----\n\n");
-        let stack = traced(Wanted::All, &script, &failing).stack.unwrap();
+        let stack = traced(RecordedCalls::All, &script, &failing).stack.unwrap();
         assert_eq!(stack.intention, IntentionOffset(2));
         assert_eq!(names(&stack), ["seats::row", "judge", "weir_apply"]);
         // The indexes are those of the deployed module: the function of the version is not
         // compiled.
         let functions: Vec<u32> = stack.frames.iter().map(|f| f.function).collect();
         assert_eq!(functions, [2, 3, 4], "{how}");
-        assert_eq!(traced(Wanted::Log, &script, &failing).stack, None);
+        assert_eq!(traced(RecordedCalls::Log, &script, &failing).stack, None);
     }
     let script = "create t program=failing\nput t k={u8:0}\n----\n\n";
-    assert_eq!(traced(Wanted::All, script, &failing).stack, None);
+    assert_eq!(traced(RecordedCalls::All, script, &failing).stack, None);
 }
 
 #[test]
@@ -225,7 +232,7 @@ fn a_call_stack_omits_malformed_names() {
             let before = code[..names].iter().rposition(|byte| *byte == 0).unwrap();
             Some([&code[..before], section].concat())
         };
-        let stack = traced(Wanted::All, script, &nameless).stack.unwrap();
+        let stack = traced(RecordedCalls::All, script, &nameless).stack.unwrap();
         let names: Vec<_> = stack.frames.iter().map(|f| f.name.as_deref()).collect();
         assert_eq!(names, [None, None, Some("weir_apply")]);
     }
@@ -241,7 +248,7 @@ fn a_call_stack_is_bounded() {
       (func (export "weir_apply") (result i32) (call $deep (i32.const 500)) i32.const 0))"#;
     let deep = |_: &str| Some(wat::parse_str(deep).unwrap());
     let script = "create t program=deep\nput t k=v\n----\n\n";
-    let stack = traced(Wanted::All, script, &deep).stack.unwrap();
+    let stack = traced(RecordedCalls::All, script, &deep).stack.unwrap();
     assert_eq!(names(&stack), ["deep"; weir_program::trace::FRAMES_MAX]);
 }
 
@@ -263,7 +270,7 @@ fn fuel_of_omitted_calls_is_counted() {
     );
     let busy = |_: &str| Some(wat::parse_str(&code).unwrap());
     let script = "create t program=busy fuel_max=100000000\nput t k=v\n----\n\n";
-    let traced = traced(Wanted::All, script, &busy);
+    let traced = traced(RecordedCalls::All, script, &busy);
     let each = traced.calls[0].fuel;
     assert!(traced.calls.iter().all(|call| call.fuel == each));
     assert_eq!((traced.calls.len(), traced.left_out), (CALLS_MAX, 5));

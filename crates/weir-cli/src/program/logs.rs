@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use weir::program::trace::{HostCall, Tracer, Wanted};
+use weir::program::trace::{HostCall, RecordedCalls, Tracer};
 use weir::{ErrorCode, IntentionOffset};
 
 use super::calls::log_text;
@@ -52,7 +52,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     };
     let is_wanted = |topic: &str| wanted.is_none_or(|wanted| wanted == topic);
     let all = IntentionOffset(0)..=IntentionOffset(u64::MAX);
-    let tracer = Arc::new(Tracer::new(Wanted::Log, &all));
+    let tracer = Arc::new(Tracer::new(RecordedCalls::Log, &all));
     let history = history(caller, &tracer)?;
     let first = match args.from {
         Some(from) => IntentionOffset(from.max(1)),

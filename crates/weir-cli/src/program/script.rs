@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use weir::program::WasmtimeHost;
 use weir::program::script::{self, Block, RunOptions, StepResult};
-use weir::program::trace::{HostCall, Tracer, Wanted};
+use weir::program::trace::{HostCall, RecordedCalls, Tracer};
 use weir::{ErrorCode, IntentionOffset, ProgramHost};
 
 use super::calls::log_text;
@@ -64,7 +64,7 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     };
     let code = module(&args.file)?;
     let text = String::from_utf8_lossy(&read(path)?).into_owned();
-    let tracer = Arc::new(Tracer::new(Wanted::Log, &ALL));
+    let tracer = Arc::new(Tracer::new(RecordedCalls::Log, &ALL));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
     let missing = cell::Cell::new(None);
     let ran = script::run(&text, &host, RunOptions::default(), &|name| {

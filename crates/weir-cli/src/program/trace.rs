@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::Args;
 use weir::program::WasmtimeHost;
 use weir::program::script;
-use weir::program::trace::{FRAMES_MAX, Frame, Traced, Tracer, Wanted};
+use weir::program::trace::{FRAMES_MAX, Frame, RecordedCalls, Traced, Tracer};
 use weir::{
     Agreement, CodeHash, Commit, ConsequenceOffset, Effect, ErrorCode, History, IntentionOffset,
     OwnedRecord, ProgramHost, RecordKind, Replayed,
@@ -143,7 +143,7 @@ pub(super) fn run(caller: &Caller, args: &TraceArgs) -> anyhow::Result<ExitCode>
         None => None,
     };
     let nothing = IntentionOffset(1)..=IntentionOffset(0);
-    let tracer = Arc::new(Tracer::new(Wanted::All, &nothing));
+    let tracer = Arc::new(Tracer::new(RecordedCalls::All, &nothing));
     let history = history(caller, &tracer)?;
     let offset = match (args.offset, args.record) {
         (Some(offset), _) => IntentionOffset(offset),

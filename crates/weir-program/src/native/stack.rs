@@ -33,7 +33,7 @@ impl Stacks {
         let Some(trace) = error.downcast_ref::<WasmBacktrace>() else {
             return;
         };
-        if !self.tracer.wants_stack(intention) {
+        if !self.tracer.records_stack(intention) {
             return;
         }
         let frames = trace.frames().iter().map(|frame| {

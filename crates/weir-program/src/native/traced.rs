@@ -61,7 +61,7 @@ fn host(
     let left = guest.get_fuel()?;
     let (bytes, data) = memory.data_and_store_mut(&mut guest);
     let intention = data.context.intention();
-    let recorded = tracer.wants(name, intention).then(|| HostCall {
+    let recorded = tracer.records(name, intention).then(|| HostCall {
         topic: Arc::clone(data.context.topic()),
         intention,
         time_ms: data.context.time_ms(),
