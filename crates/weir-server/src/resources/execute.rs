@@ -65,7 +65,7 @@ pub(crate) async fn execute_with(
     if !conditions.tags.is_empty() {
         return Err(Problem::bad("a write to a topic accepts only one tag"));
     }
-    let session = Session::read(edge, call, body)?;
+    let session = Session::read(edge, call, body)?.identified_by_request(call, body);
     let expects = conditions.expects(None);
     let intention = Intention {
         client: session.client,

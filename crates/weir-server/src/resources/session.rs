@@ -90,6 +90,17 @@ impl Session {
         Ok(session)
     }
 
+    /// Identifies the write by the words of its request, not by the content of its intention. Used
+    /// for writes whose intention depends on the state of the store, or contains the trace of the
+    /// request: the intention of a retry may differ.
+    #[must_use]
+    pub(crate) fn identified_by_request(mut self, call: &Call, body: &[u8]) -> Self {
+        if self.nonce != 0 && self.fingerprint.is_none() {
+            self.fingerprint = Some(fingerprint(call, body, changes_write));
+        }
+        self
+    }
+
     /// Keeps the key and the session in use until the verdict of a write, even if the request ends
     /// before.
     pub(crate) fn hold_in(&self, queued: &mut QueuedWrite) {
@@ -116,7 +127,7 @@ impl Session {
         let mut id = [0_u8; 16];
         id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         let client = ClientId(id);
-        let fingerprint = fingerprint(call, body);
+        let fingerprint = fingerprint(call, body, is_payload);
         let key_in_flight = edge
             .start_key(client)
             .ok_or_else(|| Problem::new(Kind::InProgress, ""))?;
@@ -142,11 +153,16 @@ fn session_problem(error: SessionError, nonce: u64) -> Problem {
     }
 }
 
-/// A hash of method, target, key and body, which distinguishes requests with one idempotency key.
-fn fingerprint(call: &Call, body: &[u8]) -> u64 {
+/// A hash of method, target, key and body, and of the fields for which `counts` is true. It
+/// distinguishes requests with one idempotency key or nonce.
+fn fingerprint(call: &Call, body: &[u8], counts: fn(&str) -> bool) -> u64 {
     let head = &call.head;
     let seed = twox_hash::XxHash3_64::oneshot(body);
     let mut text = Vec::with_capacity(128);
+    let mut add = |part: &[u8]| {
+        text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        text.extend_from_slice(part);
+    };
     for part in [
         head.method.name().as_bytes(),
         head.path().as_bytes(),
@@ -154,10 +170,29 @@ fn fingerprint(call: &Call, body: &[u8]) -> u64 {
         head.raw(FieldName::WeirKey).unwrap_or_default(),
         head.raw(FieldName::WeirKeyB64).unwrap_or_default(),
     ] {
-        text.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        text.extend_from_slice(part);
+        add(part);
+    }
+    for (name, value) in head.fields().filter(|(name, _)| counts(name)) {
+        add(name.as_bytes());
+        add(value);
     }
     twox_hash::XxHash3_64::oneshot_with_seed(seed, &text)
+}
+
+/// The field with a part of the payload of a write.
+fn is_payload(name: &str) -> bool {
+    name == "weir-program-args"
+}
+
+/// The fields that change a write, except its key. Tracing fields differ in each attempt.
+fn changes_write(name: &str) -> bool {
+    let fields = [
+        FieldName::ContentType,
+        FieldName::IfMatch,
+        FieldName::IfNoneMatch,
+        FieldName::WeirExpect,
+    ];
+    is_payload(name) || name.starts_with("ce-") || fields.iter().any(|field| field.name() == name)
 }
 
 fn read_client(text: &[u8]) -> Option<ClientId> {

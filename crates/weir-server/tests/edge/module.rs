@@ -189,3 +189,31 @@ fn metrics_count_the_verdicts_of_programs() {
     assert_eq!(series("weir_program_traps_total{topic=\"bad\"}"), 1);
     assert!(series("weir_program_fuel_total{topic=\"bad\"}") > 1000);
 }
+
+#[test]
+fn a_retry_under_a_nonce_gets_201_while_the_topic_exists() {
+    let server = ProgramServer::new();
+    let put = || {
+        let fields = "Content-Type: application/wasm\n\
+            Weir-Client: 000102030405060708090a0b0c0d0e0f\nWeir-Nonce: 1";
+        server.ask("PUT /v1/topics/sum/program", fields, &prebuilt("counter"))
+    };
+    assert_eq!(put().status, 201);
+    let again = put();
+    let result = (again.status, again.get("weir-replayed"));
+    assert_eq!(result, (201, Some("?1")), "{}", again.text());
+}
+
+#[test]
+fn a_key_is_refused_for_other_arguments_of_a_program() {
+    let server = ProgramServer::new();
+    let put = |args: &str| {
+        let fields = format!(
+            "Content-Type: application/wasm\nIdempotency-Key: \"k\"\nWeir-Program-Args: {args}"
+        );
+        server.ask("PUT /v1/topics/a/program", &fields, &prebuilt("nothing"))
+    };
+    assert_eq!(put("AQ==").status, 201);
+    assert_eq!(put("AQ==").get("weir-replayed"), Some("?1"));
+    assert_eq!(put("Ag==").problem(), "key-reused");
+}

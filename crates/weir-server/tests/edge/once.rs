@@ -423,3 +423,46 @@ fn a_conflict_lists_the_unseen_records_on_request() {
     assert!(reply.status == 412 && reply.json().get("conflicts").is_none());
     assert_eq!(world.store.topic("t").unwrap().last.0, 5);
 }
+
+/// The intention of a retry can differ, because it depends on the state of the topic or has another
+/// trace.
+#[test]
+fn a_retry_under_a_nonce_is_recognized_by_the_words_of_the_request() {
+    let world = world();
+    let ask = |nonce: u32, line: &str, fields: &str, body: &str| {
+        let session = "Weir-Client: 000102030405060708090a0b0c0d0e0f";
+        let fields = format!("{session}\nWeir-Nonce: {nonce}\n{fields}");
+        world.ask(line, &fields, body.as_bytes())
+    };
+    let json = "Content-Type: application/json";
+    let trace = |span: u32| format!("traceparent: 00-{:032x}-{span:016x}-01", 7);
+    let post = "POST /v1/topics/t/events";
+    let group = "PUT /v1/topics/t/groups/g";
+    let reset = "POST /v1/topics/t/groups/g/reset";
+    let patch = "PATCH /v1/topics/t";
+    for (nonce, line, body, other) in [
+        (1, group, r#"{"from":"end"}"#, r#"{"from":"start"}"#),
+        (2, reset, r#"{"to":"end"}"#, r#"{"to":"start"}"#),
+        (3, patch, r#"{"options":{"keys_max":9}}"#, "{}"),
+        (4, post, "1", "2"),
+    ] {
+        let first = ask(nonce, line, &format!("{json}\n{}", trace(1)), body);
+        assert!(first.status < 300, "{line}: {}", first.text());
+        // Changes the end of the topic and its options.
+        assert_eq!(world.ask(post, "", b"1").status, 201);
+        let options = format!("{{\"options\":{{\"retention_records\":{}}}}}", 1000 + nonce);
+        let changed = world.ask(patch, json, options.as_bytes());
+        assert_eq!(changed.status, 200, "{}", changed.text());
+        let fields = format!("{json}\n{}", trace(2));
+        let again = ask(nonce, line, &fields, body);
+        let result = (again.status, again.get("weir-replayed"));
+        assert_eq!(
+            result,
+            (first.status, Some("?1")),
+            "{line}: {}",
+            again.text()
+        );
+        let reused = ask(nonce, line, &fields, other);
+        assert_eq!((reused.status, &*reused.problem()), (422, "key-reused"));
+    }
+}

@@ -249,10 +249,14 @@ impl WriteRequest {
                 meta.field(&format!("ce-{name}"), value)?;
             }
         }
-        if let Some(trace) = call.head.text(FieldName::Traceparent) {
+        let trace = call.head.text(FieldName::Traceparent);
+        if let Some(trace) = trace {
             meta.field("traceparent", trace)?;
         }
-        let session = Session::read(edge, call, body)?;
+        let mut session = Session::read(edge, call, body)?;
+        if trace.is_some() {
+            session = session.identified_by_request(call, body);
+        }
         if !conditions.tags.is_empty() && session.nonce != 0 {
             return Err(Problem::bad(
                 "a write with a nonce or idempotency key accepts only one tag",
