@@ -483,10 +483,10 @@ impl<'a> Pull<'a> {
     fn store_page(&mut self, rows: &[(&RawValue, Value)]) -> Result<()> {
         self.store_changed(rows)?;
         // An importer can give an issue a time in the future: later changes would be before the
-        // watermark. Clocks can differ by less than a day.
-        let end = self.options.now_ms.saturating_add(DAY_MS);
+        // watermark.
+        let latest = self.latest_ms();
         let times = rows.iter().filter_map(|(_, issue)| updated(issue));
-        let newest = times.filter(|ms| *ms <= end).max();
+        let newest = times.filter(|ms| *ms <= latest).max();
         if self.whole_project.is_none() && newest > self.cursor.watermark_ms {
             self.cursor.watermark_ms = newest;
             self.save()?;
@@ -647,6 +647,34 @@ impl<'a> Pull<'a> {
         Ok(Some(issue))
     }
 
+    /// The latest time that is not in the future. Clocks can differ by less than a day.
+    fn latest_ms(&self) -> i64 {
+        self.options.now_ms.saturating_add(DAY_MS)
+    }
+
+    /// Whether an issue is an older version than the stored one. A stored time in the future, which
+    /// an importer can set, orders no versions: each later version would look older.
+    fn is_older(&self, issue: &Value, stored: &Value) -> bool {
+        let time = updated(stored);
+        updated(issue) < time && time <= Some(self.latest_ms())
+    }
+
+    fn decide(&self, stored: Option<&[u8]>, issue: &Value) -> Result<Decision> {
+        let Some(stored) = stored else {
+            return Ok(Decision::Store);
+        };
+        let stored: Value = serde_json::from_slice(stored)?;
+        if self.is_older(issue, &stored) {
+            return Ok(Decision::Stale);
+        }
+        let same = issue["key"] == stored["key"] && content(issue) == content(&stored);
+        Ok(if same {
+            Decision::Same
+        } else {
+            Decision::Store
+        })
+    }
+
     /// Stores issues that are new or have changed. Returns how many.
     fn store_changed(&mut self, rows: &[(&RawValue, Value)]) -> Result<u64> {
         let mut changes: BTreeMap<String, Vec<Change>> = BTreeMap::new();
@@ -665,7 +693,7 @@ impl<'a> Pull<'a> {
             if let Some(before) = &before {
                 let topic = format!("issues.{}", before.project);
                 let old: Value = self.replica.read(&topic, &id)?.unwrap_or_default();
-                if updated(issue) < updated(&old) {
+                if self.is_older(issue, &old) {
                     // A lagging index shows the issue in its old project.
                     self.report.stale += 1;
                     continue;
@@ -676,7 +704,7 @@ impl<'a> Pull<'a> {
             let topic = format!("issues.{project}");
             let stored = self.replica.get(&topic, &id)?;
             let bytes = stored.as_ref().map(|stored| stored.bytes.as_slice());
-            match decide(bytes, issue)? {
+            match self.decide(bytes, issue)? {
                 Decision::Same if before.is_none() => {
                     self.report.unchanged += 1;
                     continue;
@@ -978,7 +1006,11 @@ impl<'a> Pull<'a> {
         let mut missed = Vec::new();
         for (id, at) in &at_site {
             let stored: Option<Value> = self.replica.read(&topic, id)?;
-            if stored.is_none_or(|stored| updated(&stored) < *at) {
+            let is_missed = |stored: Value| {
+                let time = updated(&stored);
+                time < *at || (time != *at && time > Some(self.latest_ms()))
+            };
+            if stored.is_none_or(is_missed) {
                 missed.push(id.clone());
             }
         }
@@ -1129,22 +1161,6 @@ enum Decision {
     Store,
     Same,
     Stale,
-}
-
-fn decide(stored: Option<&[u8]>, issue: &Value) -> Result<Decision> {
-    let Some(stored) = stored else {
-        return Ok(Decision::Store);
-    };
-    let stored: Value = serde_json::from_slice(stored)?;
-    if updated(issue) < updated(&stored) {
-        return Ok(Decision::Stale);
-    }
-    let same = issue["key"] == stored["key"] && content(issue) == content(&stored);
-    Ok(if same {
-        Decision::Same
-    } else {
-        Decision::Store
-    })
 }
 
 /// The fields, with only the count of the parts that a search truncates.

@@ -9,7 +9,7 @@ use weir_jira::index::Index;
 use weir_jira::pull::pull;
 use weir_jira::replica::Location;
 use weir_jira::sim::SimOptions;
-use weir_jira::{JiraError, offline, site_query};
+use weir_jira::{JiraError, offline, site_query, time};
 
 use crate::world::{World, small};
 
@@ -546,6 +546,41 @@ fn a_time_in_the_future_does_not_advance_the_watermark() {
     assert!(watermark <= today.now_ms, "{cursor}");
     world.pull();
     world.converged();
+}
+
+/// A stored time in the future does not hide the later versions of the issue, which have an earlier
+/// time.
+#[test]
+fn an_issue_with_a_time_in_the_future_gets_its_next_version() {
+    let world = World::new(small());
+    world.pull();
+    let import = |key: &str| {
+        let location = world.replica.locate(key).unwrap().unwrap();
+        let mut issue = world.replica.issue(key).unwrap();
+        let future = time::format(world.now() + 10 * 86_400_000);
+        issue["fields"]["updated"] = future.into();
+        let topic = format!("issues.{}", location.project);
+        world.replica.store(&topic, &location.id, &issue).unwrap();
+    };
+    import("AA-1");
+    import("AA-2");
+    world.edit("AA-1", &json!({"summary": "after the import"}));
+    let body = json!({"issue": "AA-2", "project": "BB"});
+    world.sim.control("POST", "/_sim/move", &body);
+    let report = world.pull();
+    assert_eq!((report.stored, report.stale), (2, 0), "{report:?}");
+    world.converged();
+    // The version before the import is too old for a pull. The census finds it.
+    world.advance(3_600_000);
+    world.edit("AA-3", &json!({"summary": "the watermark advances"}));
+    world.pull();
+    import("AA-4");
+    assert_eq!(world.pull().stored, 0);
+    assert_eq!(world.census().unwrap().repaired, 1);
+    assert_eq!(world.census().unwrap().repaired, 0);
+    let stored = world.replica.issue("AA-4").unwrap();
+    let site = world.site_issue("AA-4");
+    assert_eq!(stored["fields"]["updated"], site["fields"]["updated"]);
 }
 
 /// The dates of a query without a request are those of the account, as at the site.
