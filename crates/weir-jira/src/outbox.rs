@@ -141,7 +141,7 @@ impl<'a> Outbox<'a> {
 
     /// The operations of an issue, as in [`listing`](Self::listing).
     pub fn pending_of(&self, key: &str) -> Result<Vec<Op>> {
-        let overlay = Overlay::load(self.replica)?;
+        let overlay = Overlay::load_issue(self.replica, key)?;
         let target = self.target(&overlay, key)?;
         Ok(overlay.of_issue(&target.id).to_vec())
     }
@@ -151,13 +151,13 @@ impl<'a> Outbox<'a> {
     /// # Errors
     /// `UnknownIssue` if neither the replica nor the outbox has the issue.
     pub fn show(&self, key: &str) -> Result<Value> {
-        Ok(self.target(&Overlay::load(self.replica)?, key)?.issue)
+        Ok(self.find_target(key)?.issue)
     }
 
     /// The current version of an issue with pending operations applied, as the base of an edit.
     /// Pass it to [`edit_from`](Self::edit_from) or [`edit_comment_from`](Self::edit_comment_from).
     pub fn edit_base(&self, key: &str) -> Result<EditBase> {
-        let Target { issue, unread, .. } = self.target(&Overlay::load(self.replica)?, key)?;
+        let Target { issue, unread, .. } = self.find_target(key)?;
         Ok(EditBase { issue, unread })
     }
 
@@ -180,6 +180,10 @@ impl<'a> Outbox<'a> {
     /// The fields that a transition of an issue to a status sets, as far as known.
     pub fn transition_fields(&self, key: &str, to: &str) -> Result<Vec<FieldInfo>> {
         meta::transition_fields_of(self.replica, &self.show(key)?, to)
+    }
+
+    fn find_target(&self, key: &str) -> Result<Target> {
+        self.target(&Overlay::load_issue(self.replica, key)?, key)
     }
 
     fn target(&self, overlay: &Overlay, key: &str) -> Result<Target> {
@@ -221,7 +225,7 @@ impl<'a> Outbox<'a> {
     /// The issue of a change, at a site that is not read-only.
     fn writable_target(&self, key: &str) -> Result<Target> {
         self.check_writable()?;
-        self.target(&Overlay::load(self.replica)?, key)
+        self.find_target(key)
     }
 
     /// Sets fields. All assignments become one operation, or part of a queued one.
@@ -410,7 +414,7 @@ impl<'a> Outbox<'a> {
     /// Whether the account has logged `seconds` seconds from `started_ms`, at the site or in the
     /// outbox.
     pub fn has_worklog(&self, key: &str, seconds: u64, started_ms: i64) -> Result<bool> {
-        let overlay = Overlay::load(self.replica)?;
+        let overlay = Overlay::load_issue(self.replica, key)?;
         let target = self.target(&overlay, key)?;
         let is_equal =
             |of: &Value, began: &str| *of == seconds && time::parse(began) == Some(started_ms);
@@ -512,8 +516,7 @@ impl<'a> Outbox<'a> {
     /// link.
     pub fn link(&self, key: &str, phrase: &str, other: &str, remove: bool) -> Result<Op> {
         self.check_writable()?;
-        let overlay = Overlay::load(self.replica)?;
-        let (target, other) = (self.target(&overlay, key)?, self.target(&overlay, other)?);
+        let (target, other) = (self.find_target(key)?, self.find_target(other)?);
         let action = self.link_action(&target.id, phrase, other.id, remove)?;
         self.queue(&target, &action)
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use weir::{ConsequenceOffset, ReadFrom, WeirError};
 
 use crate::error::Result;
 use crate::op::{self, Action, Op, SetEdit, State};
@@ -21,11 +22,111 @@ pub struct Overlay {
     statuses: Vec<Value>,
 }
 
+/// Topic of the outbox.
+const TOPIC: &str = "outbox";
+
+/// The operations of an outbox in memory: a refresh reads only the new records of the topic.
+#[derive(Debug, Default)]
+pub(crate) struct StoredOps {
+    /// Offset of the last record that was read; 0: none.
+    offset: u64,
+    /// Operations by number, with their temporary keys.
+    by_number: BTreeMap<u64, Op>,
+}
+
+impl StoredOps {
+    fn refresh(&mut self, replica: &Replica) -> Result<()> {
+        let topic = replica.topic(TOPIC)?;
+        let Some(info) = topic.try_info()? else {
+            *self = Self::default();
+            return Ok(());
+        };
+        if self.offset == 0 {
+            return self.read_all(replica, info.last.0);
+        }
+        if self.offset == info.last.0 {
+            return Ok(());
+        }
+        let (mut changed, mut offset) = (BTreeSet::new(), self.offset);
+        for page in topic.pages(ReadFrom::After(ConsequenceOffset(self.offset)))? {
+            let page = page.map_err(WeirError::from)?;
+            for record in &page {
+                let record = record.map_err(WeirError::from)?;
+                if record.key.is_empty() {
+                    // The topic was created again.
+                    return self.read_all(replica, info.last.0);
+                }
+                offset = record.offset.0;
+                changed.insert(String::from_utf8_lossy(record.key).into_owned());
+            }
+        }
+        for key in changed {
+            let number = key.strip_prefix("op.");
+            let Some(number) = number.and_then(|text| text.parse::<u64>().ok()) else {
+                continue;
+            };
+            match replica.read(TOPIC, &key)? {
+                Some(op) => self.by_number.insert(number, op),
+                None => self.by_number.remove(&number),
+            };
+        }
+        self.offset = offset;
+        Ok(())
+    }
+
+    /// Reads all operations, at least up to the record at offset `last`.
+    fn read_all(&mut self, replica: &Replica, last: u64) -> Result<()> {
+        let mut by_number = BTreeMap::new();
+        for (_, value) in replica.values(TOPIC, "op.")? {
+            let op: Op = serde_json::from_value(value)?;
+            by_number.insert(op.number, op);
+        }
+        *self = Self {
+            offset: last,
+            by_number,
+        };
+        Ok(())
+    }
+
+    /// The operations of the issue with this name: a key, an id or a temporary key, in capital
+    /// letters.
+    fn of_issue(&self, replica: &Replica, name: &str) -> Result<Vec<Op>> {
+        let created = |op: &Op| {
+            let created = op.created.as_ref()?;
+            let is_named = created.key == name || created.id == name;
+            let is_creation = matches!(op.action, Action::Create { .. });
+            (is_creation && is_named).then(|| created.id.clone())
+        };
+        let id = match replica.locate(name)? {
+            Some(location) => location.id,
+            // The site has created the issue, and the replica lacks it.
+            None => {
+                let mut ids = self.by_number.values().filter_map(created);
+                ids.next().unwrap_or_else(|| name.to_owned())
+            }
+        };
+        let mut own = Vec::new();
+        for op in self.by_number.values() {
+            let mut is_own = op.issue == name || op.issue == id;
+            if !is_own && op.issue.contains('+') {
+                let location = replica.locate(&op.issue)?;
+                is_own = location.is_some_and(|location| location.id == id);
+            }
+            if is_own {
+                own.push(op.clone());
+            }
+        }
+        Ok(own)
+    }
+}
+
 /// The operations in the outbox of a replica, in the order of their creation.
 pub fn ops(replica: &Replica) -> Result<Vec<Op>> {
-    let found = replica.values("outbox", "op.")?.into_iter();
-    let found = found.map(|(_, value)| with_ids(replica, serde_json::from_value(value)?));
-    found.collect()
+    let mut stored = replica.stored_ops();
+    stored.refresh(replica)?;
+    let all: Vec<Op> = stored.by_number.values().cloned().collect();
+    drop(stored);
+    all.into_iter().map(|op| with_ids(replica, op)).collect()
 }
 
 /// The operations as in [`ops`]. If an operation waits for a stuck one, its `problem` names the
@@ -70,7 +171,26 @@ impl Overlay {
     /// Reads the outbox. If an operation waits for a stuck one, its `problem` names the operation
     /// that it waits for.
     pub fn load(replica: &Replica) -> Result<Self> {
-        let all = listing(replica)?;
+        Self::with(replica, listing(replica)?)
+    }
+
+    /// Reads the operations of one issue, by its key, id or temporary key, as [`load`](Self::load).
+    /// If an operation of any issue is stuck, reads the whole outbox, because others may wait for
+    /// it.
+    pub fn load_issue(replica: &Replica, key: &str) -> Result<Self> {
+        let mut stored = replica.stored_ops();
+        stored.refresh(replica)?;
+        if stored.by_number.values().any(|op| op.state.is_stuck()) {
+            drop(stored);
+            return Self::load(replica);
+        }
+        let own = stored.of_issue(replica, &key.to_uppercase())?;
+        drop(stored);
+        let own: Result<Vec<Op>> = own.into_iter().map(|op| with_ids(replica, op)).collect();
+        Self::with(replica, own?)
+    }
+
+    fn with(replica: &Replica, all: Vec<Op>) -> Result<Self> {
         let mut ops: BTreeMap<String, Vec<Op>> = BTreeMap::new();
         let mut projects = BTreeMap::new();
         let mut replicated = BTreeSet::new();

@@ -3,7 +3,7 @@
 //! Topics are `jira.SITE.NAME`; see jira.md, section 5. Invariant: an equal value is not written
 //! again, and a value is replaced only by a writer who has read it (conditional put).
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -13,6 +13,7 @@ use weir::{ErrorCode, Expect, SCAN_KEYS_MAX, Topic, TxnOp, Weir, WeirError};
 
 use crate::client::Deployment;
 use crate::error::{JiraError, Result};
+use crate::overlay::StoredOps;
 
 /// The largest value, in bytes, that the store of a replica must accept: issues can have megabytes
 /// of text.
@@ -29,6 +30,7 @@ pub struct Replica {
     weir: Weir,
     site: String,
     ensured: Mutex<BTreeSet<String>>,
+    stored_ops: Mutex<StoredOps>,
 }
 
 /// A value to store, and the offset of the value that it replaces (`None`: there is none).
@@ -67,7 +69,13 @@ impl Replica {
             weir,
             site: site.to_owned(),
             ensured: Mutex::default(),
+            stored_ops: Mutex::default(),
         }
+    }
+
+    /// The operations of the outbox, as far as they were read.
+    pub(crate) fn stored_ops(&self) -> MutexGuard<'_, StoredOps> {
+        self.stored_ops.lock()
     }
 
     /// The topic with this name under the site.

@@ -7,7 +7,7 @@ use super::{Outbox, RACES_MAX, comment_body, plain_value, read, write};
 use crate::error::{JiraError, Result};
 use crate::meta::{self, FieldInfo, FieldKind};
 use crate::op::{self, Action, Op, SetEdit, State};
-use crate::overlay::{self, Overlay};
+use crate::overlay;
 use crate::values::{self, ParsedValue};
 
 /// A value of an operation that the user can correct.
@@ -283,7 +283,7 @@ impl Outbox<'_> {
         if field == "link" {
             return self.link_action(&op.issue, text, other, *remove);
         }
-        let other = self.target(&Overlay::load(self.replica)?, text.trim())?;
+        let other = self.find_target(text.trim())?;
         self.link_action(&op.issue, &phrase, other.id, *remove)
     }
 }

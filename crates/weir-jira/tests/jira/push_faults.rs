@@ -11,6 +11,7 @@ use weir_jira::index::Index;
 use weir_jira::offline;
 use weir_jira::op::State;
 use weir_jira::outbox::{Choice, Outbox};
+use weir_jira::overlay::Overlay;
 use weir_jira::push::{PushOptions, PushReport, push};
 use weir_jira::sim::SimOptions;
 
@@ -597,4 +598,64 @@ fn a_change_is_shown_once_after_an_interrupted_push() {
     assert_eq!(comments(), [sent]);
     assert!(outbox.ops().unwrap().is_empty());
     world.converged();
+}
+
+/// A replica keeps the operations of its outbox in memory and reads only new records. It returns
+/// what a new replica reads, for the whole outbox and for one issue.
+#[test]
+fn the_operations_in_memory_are_those_of_the_outbox() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let check = |keys: &[&str]| {
+        let fresh = world.other_replica();
+        let stored = Outbox::new(&fresh, 0).listing().unwrap();
+        assert_eq!(outbox.listing().unwrap(), stored);
+        let whole = Overlay::load(&fresh).unwrap();
+        for key in keys {
+            let own = Overlay::load_issue(&world.replica, key).unwrap();
+            let location = fresh.locate(key).unwrap();
+            let id = location.map_or_else(|| (*key).to_owned(), |location| location.id);
+            assert_eq!(own.of_issue(&id), whole.of_issue(&id), "{key}");
+            let mut created = whole.created();
+            created.retain(|issue| issue["id"] == *id || issue["key"] == **key);
+            assert_eq!(own.created(), created, "{key}");
+        }
+        stored.len()
+    };
+    let summary = |text: &str| [("summary".to_owned(), text.to_owned())];
+    assert_eq!(check(&["AA-1"]), 0);
+    outbox.edit("AA-1", &summary("first")).unwrap();
+    let other = world.other_replica();
+    let other = Outbox::new(&other, world.now());
+    other.comment("AA-2", "by another handle").unwrap();
+    assert_eq!(check(&["AA-1", "AA-2"]), 2);
+    other.edit("AA-1", &summary("second")).unwrap();
+    other.resolve("2", Choice::Drop, None, None).unwrap();
+    assert_eq!(check(&["AA-1", "AA-2"]), 1);
+    world.push();
+    assert_eq!(check(&["AA-1"]), 0);
+    // An issue has its temporary key, then also its key and its id.
+    outbox.create("AA", "Task", "new", &[], None).unwrap();
+    outbox.comment("AA+3", "to the new issue").unwrap();
+    assert_eq!(check(&["AA+3", "AA-1"]), 2);
+    push_without_reading_back(&world);
+    let shown = outbox.show("AA+3").unwrap();
+    let names = ["key", "id"].map(|name| shown[name].as_str().unwrap());
+    assert_eq!(check(&["AA+3", names[0], names[1]]), 2);
+    outbox.comment("AA+3", "again").unwrap();
+    assert_eq!(check(&["AA+3", names[0], names[1]]), 3);
+    world.pull();
+    assert_eq!(check(&["AA+3", names[0], names[1]]), 1);
+    // A change of an issue waits for a rejected one.
+    world.fault("PUT", "/rest/api/3/issue/*", 1, 1, &json!({"name": "400"}));
+    outbox.edit("AA-1", &summary("rejected")).unwrap();
+    assert_eq!(world.push().rejected, 1);
+    outbox.edit("AA-1", &summary("waits")).unwrap();
+    assert_eq!(check(&["AA-1", "AA-2"]), 2);
+    let waits = outbox.pending_of("AA-1").unwrap().remove(1);
+    assert_eq!(
+        waits.problem.as_deref(),
+        Some("it waits for operation 6"),
+        "{waits:?}"
+    );
 }
