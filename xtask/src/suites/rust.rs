@@ -20,6 +20,7 @@ use std::time::Instant;
 /// marks with †, and the features of foreign crates in the other tests.
 pub(crate) const RELEASE: &[&str] = &[
     "--package=weir-core",
+    "--package=weir-query",
     "--package=weir-store",
     "--package=workspace-features",
 ];
@@ -147,7 +148,7 @@ impl Job {
         match self {
             Self::Binary(binary) => format!("{} {}", binary.package, binary.target),
             Self::Examples => "documentation examples".to_owned(),
-            Self::Release => "weir-core and weir-store in release".to_owned(),
+            Self::Release => "weir-core, weir-query and weir-store in release".to_owned(),
         }
     }
 
