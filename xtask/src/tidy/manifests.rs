@@ -2,7 +2,7 @@
 
 use super::Findings;
 use super::imports::FEATURES;
-use super::rust_source::{code, lines_with};
+use super::rust_source::code;
 use crate::metadata::Package;
 use crate::tree;
 use toml::Table;
@@ -53,11 +53,20 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether a source names the crate. An unused dependency only costs build time.
+/// Whether a source names the crate, at the start of a path or in a `use`. A variable or a module
+/// of that name does not count.
 fn uses(sources: &[String], ident: &str) -> bool {
-    sources
-        .iter()
-        .any(|source| !lines_with(source, ident).is_empty())
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+    let names_crate = |source: &str, at: usize| {
+        let (before, rest) = source.split_at(at);
+        let after = &rest[ident.len()..];
+        let is_imported = before.ends_with("use ") && !after.starts_with(is_part);
+        !before.ends_with(is_part) && (after.starts_with("::") || is_imported)
+    };
+    sources.iter().any(|source| {
+        let mut places = source.match_indices(ident);
+        places.any(|(at, _)| names_crate(source, at))
+    })
 }
 
 /// Foreign crates in the `[workspace.dependencies]` of `table` that no member uses.
@@ -110,9 +119,12 @@ mod tests {
         let sources = [
             "use serde_json::Value;".to_owned(),
             "fn toml_like() {}".to_owned(),
+            "use libc;\nlet bytes = crate::bytes::hex(bytes);".to_owned(),
         ];
         assert!(uses(&sources, "serde_json"));
+        assert!(uses(&sources, "libc"));
         assert!(!uses(&sources, "toml"));
+        assert!(!uses(&sources, "bytes"));
     }
 
     #[test]
