@@ -310,7 +310,7 @@ impl Renderer {
             out.put(&[state.byte(), LF]);
         }
         for modifier in packet.entity() {
-            // The same decision as in the computation of the size.
+            // Must decide as the computation of the size did.
             let sized = self.sized(modifier.value, modifier.length, has_line_feed);
             write_line(&modifier, sized.unwrap_or_default(), out);
         }

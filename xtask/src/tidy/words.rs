@@ -37,11 +37,35 @@ const PHRASES: &[(&str, &str)] = &[
     ("what must never", "write a list of `Invariants:`"),
 ];
 
-/// Opening of a doc comment that refers to another comment.
-const OPENING: &str = "/// the same";
+/// Openings of a comment that refer to another comment.
+const OPENINGS: &[&str] = &["// the same", "/// the same", "//! the same"];
 
-/// Participles that do not describe a type.
-const TYPE_NAMES: &[&str] = &["Found", "Held", "Kept", "Known", "Taken"];
+/// Participles and images, which do not describe a type.
+const TYPE_NAMES: &[&str] = &[
+    "Arrivals",
+    "Away",
+    "Desk",
+    "Doorkeeper",
+    "Found",
+    "Given",
+    "Guests",
+    "Hands",
+    "Held",
+    "Judging",
+    "Kept",
+    "Known",
+    "Looks",
+    "Making",
+    "Missed",
+    "Pace",
+    "Seat",
+    "Sieve",
+    "Taken",
+    "Told",
+    "Touches",
+    "Turnstile",
+    "Upkeep",
+];
 
 /// Folders whose type names are checked. The guest library is excluded, because a type name changes
 /// the bytes of the prebuilt programs.
@@ -73,7 +97,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
             }
             if TYPE_FOLDERS.iter().any(|folder| name.starts_with(folder)) {
                 for (number, type_name) in type_names(&text) {
-                    let what = format!("a type named `{type_name}`: name what it holds");
+                    let what = format!("a type named `{type_name}`: name what it is or holds");
                     findings.wrong(&format!("{name}:{number}"), &what);
                 }
             }
@@ -112,14 +136,13 @@ fn type_names(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The lines on which a doc comment starts with the opening.
+/// The lines on which a comment starts with an opening of the list.
 fn openings(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-    let is_comment = |at: usize| lines.get(at).is_some_and(|line| line.starts_with("///"));
+    let is_comment = |at: usize| lines.get(at).is_some_and(|line| line.starts_with("//"));
     let opens = |at: usize| {
-        lines
-            .get(at)
-            .is_some_and(|line| line.to_lowercase().starts_with(OPENING))
+        let line = lines.get(at).map(|line| line.to_lowercase());
+        line.is_some_and(|line| OPENINGS.iter().any(|opening| line.starts_with(opening)))
     };
     (0..lines.len())
         .filter(|at| opens(*at) && !at.checked_sub(1).is_some_and(is_comment))
@@ -155,13 +178,14 @@ mod tests {
     fn only_the_first_line_of_a_comment_opens_it() {
         let text = "/// The same for two.\nfn f() {}\n/// A page, and\n    /// the same page.\n";
         assert_eq!(openings(text), [1]);
+        assert_eq!(openings("f();\n    // The same again.\n"), [2]);
     }
 
     #[test]
     fn types_name_what_they_hold() {
         let text =
-            "pub(super) enum Found<'a> {\n    Known,\n}\nstruct Kept(u8);\nstruct KeptPage;\n";
-        assert_eq!(type_names(text), [(1, "Found"), (4, "Kept")]);
+            "pub(super) enum Found<'a> {\n    Known,\n}\nstruct Desk(u8);\nstruct KeptPage;\n";
+        assert_eq!(type_names(text), [(1, "Found"), (4, "Desk")]);
     }
 
     #[test]

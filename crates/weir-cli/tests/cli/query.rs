@@ -1045,7 +1045,7 @@ fn groups_have_columns_and_are_in_the_order_of_their_counts() {
         .words(&[&words[..], &["--order-by", "points"]].concat())
         .code(2);
     assert!(found.err.contains("the name of a result"), "{}", found.err);
-    // The same query over records, locally and where a server executes a part.
+    // A query over records returns these groups too, locally and where a server executes a part.
     for (key, line) in sales.lines().enumerate() {
         place
             .words(&[

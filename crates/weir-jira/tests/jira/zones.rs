@@ -105,7 +105,7 @@ fn a_time_of_an_edit_has_the_offset_of_the_account() {
         let there = world.site_issue("AA-1")["fields"]["customfield_10012"].clone();
         assert_eq!(there, wanted);
     }
-    // The same time in another zone is no change.
+    // An equal time in another zone is no change.
     let same = outbox.edit("AA-1", &starts("2030-07-31T10:00:00.000+0000"));
     assert!(same.unwrap_err().to_string().contains("already"));
     let wrong = outbox.edit("AA-1", &starts("soon")).unwrap_err();

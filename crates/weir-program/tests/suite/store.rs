@@ -266,7 +266,7 @@ fn modules_are_compiled_when_they_are_received() {
     };
     assert_eq!(valid(&creates), count);
     assert_eq!(host.compiled(), count as u64);
-    // The same module in other topics and incarnations is not compiled again.
+    // The module is not compiled again for other topics and incarnations.
     let more = [
         Intention::new("again", creates[0].operation),
         Intention::new("t0", Operation::Destroy),
