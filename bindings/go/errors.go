@@ -105,7 +105,8 @@ func (e *Error) Is(target error) bool {
 	return ok && code == e.Code
 }
 
-// Unwrap returns the error of the context that ended the call, if one did.
+// Unwrap returns the error of the context that ended the call, if one did. It wraps
+// both ctx.Err() and [context.Cause].
 func (e *Error) Unwrap() error { return e.cause }
 
 // failure creates an error that this package detected itself.
@@ -123,12 +124,15 @@ func negative[T int | time.Duration](what string, value T) error {
 
 // ended returns the error of a call that its context ended.
 func ended(ctx context.Context) error {
-	code := ErrCancelled
-	cause := context.Cause(ctx)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	code, err, cause := ErrCancelled, ctx.Err(), context.Cause(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
 		code = ErrDeadline
 	}
-	return &Error{Code: code, Message: cause.Error(), Source: -1, Offset: NoOffset, cause: cause}
+	over := &Error{Code: code, Message: cause.Error(), Source: -1, Offset: NoOffset, cause: cause}
+	if !errors.Is(cause, err) {
+		over.cause = errors.Join(err, cause)
+	}
+	return over
 }
 
 // codeOf returns the code of an error of this package.

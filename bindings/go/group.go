@@ -44,6 +44,7 @@ type GroupOptions struct {
 // goroutine at a time may use it.
 type Group struct {
 	handle  groupHandle
+	store   *Store // keeps the store open
 	cleanup runtime.Cleanup
 }
 
@@ -62,7 +63,7 @@ func (t Topic) Group(ctx context.Context, name string, mode GroupMode, options *
 	if err != nil {
 		return nil, err
 	}
-	group := &Group{handle: handle}
+	group := &Group{handle: handle, store: t.store}
 	group.cleanup = runtime.AddCleanup(group, nativeGroupFree, handle)
 	return group, nil
 }

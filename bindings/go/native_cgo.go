@@ -148,17 +148,21 @@ func textOf(text string) C.weir_slice {
 // pinned creates views inside structures, which cgo requires to be pinned.
 type pinned struct{ runtime.Pinner }
 
+// bytes returns no pointer to empty memory, which may belong to an array that is not pinned.
 func (p *pinned) bytes(bytes []byte) C.weir_slice {
-	if len(bytes) > 0 {
-		p.Pin(unsafe.SliceData(bytes))
+	if len(bytes) == 0 {
+		return C.weir_slice{}
 	}
+	p.Pin(unsafe.SliceData(bytes))
 	return sliceOf(bytes)
 }
 
+// text returns no pointer to empty memory, as bytes does.
 func (p *pinned) text(text string) C.weir_slice {
-	if len(text) > 0 {
-		p.Pin(unsafe.StringData(text))
+	if len(text) == 0 {
+		return C.weir_slice{}
 	}
+	p.Pin(unsafe.StringData(text))
 	return textOf(text)
 }
 
@@ -613,7 +617,8 @@ func nativeFind(json []byte, path string) ([]byte, error) {
 	if found.len == 0 {
 		return nil, nil
 	}
-	return json[found.offset : found.offset+found.len], nil
+	end := found.offset + found.len
+	return json[found.offset:end:end], nil
 }
 
 // appendViews appends views of the spans; nil for an absent value.

@@ -10,12 +10,13 @@ import (
 // even if no call waits for them.
 type Pending struct {
 	handle  pendingHandle
+	sender  any // the Store or Session, which stays open until the verdicts arrive
 	count   int
 	cleanup runtime.Cleanup
 }
 
-func newPending(handle pendingHandle, count int) *Pending {
-	pending := &Pending{handle: handle, count: count}
+func newPending(handle pendingHandle, sender any, count int) *Pending {
+	pending := &Pending{handle: handle, sender: sender, count: count}
 	pending.cleanup = runtime.AddCleanup(pending, nativePendingFree, handle)
 	return pending
 }
@@ -57,7 +58,7 @@ func (p *Pending) Received(ctx context.Context) error {
 func (p *Pending) free() {
 	p.cleanup.Stop()
 	nativePendingFree(p.handle)
-	p.handle = nil
+	p.handle, p.sender = nil, nil
 }
 
 // stepOf returns the time until the deadline of a context, at most waitStep.

@@ -25,7 +25,7 @@ type Query struct {
 	closed   atomic.Bool
 	fetch    Fetch
 	advanced atomic.Uint64 // calls that advanced a source
-	topics   bool
+	store    *Store        // of a query over topics: keeps the store open
 	cleanup  runtime.Cleanup
 }
 
@@ -65,8 +65,14 @@ func NewQuery(options QueryOptions) (*Query, error) {
 		return nil, err
 	}
 	query := &Query{handle: handle, fetch: options.Fetch}
-	query.cleanup = runtime.AddCleanup(query, nativeQueryFree, handle)
+	query.cleanup = runtime.AddCleanup(query, freeQuery, handle)
 	return query, nil
+}
+
+// freeQuery releases a query, and unpins the pages that it returns.
+func freeQuery(handle queryHandle) {
+	nativeQueryFree(handle)
+	pins.collect()
 }
 
 // Close closes the query. Its result pages stay valid. A second Close is a no-op.
@@ -75,8 +81,7 @@ func (q *Query) Close() {
 		return
 	}
 	q.cleanup.Stop()
-	nativeQueryFree(q.handle)
-	pins.collect()
+	freeQuery(q.handle)
 }
 
 // Source adds a source.
@@ -189,7 +194,7 @@ func each(page *Page, yield func(Item, error) bool) bool {
 
 // page returns the next page; nil if there is none.
 func (q *Query) page(ctx context.Context) (*Page, error) {
-	if q.topics {
+	if q.store != nil {
 		return q.wait(ctx)
 	}
 	for {

@@ -10,6 +10,7 @@ import (
 // may use it. For loops, use [Topic.Records] and [Topic.Listen], which need no Reader.
 type Reader struct {
 	handle  readerHandle
+	store   *Store // keeps the store open
 	cleanup runtime.Cleanup
 }
 
@@ -30,7 +31,7 @@ func (t Topic) reader(ctx context.Context, from From, await bool) (*Reader, erro
 	if err != nil {
 		return nil, err
 	}
-	reader := &Reader{handle: handle}
+	reader := &Reader{handle: handle, store: t.store}
 	reader.cleanup = runtime.AddCleanup(reader, nativeReaderFree, handle)
 	return reader, nil
 }

@@ -10,6 +10,7 @@ import (
 // with its number. One goroutine at a time may use a session.
 type Session struct {
 	handle  sessionHandle
+	store   *Store // keeps the store open
 	cleanup runtime.Cleanup
 }
 
@@ -22,7 +23,7 @@ func (s *Store) Session(ctx context.Context, client [16]byte) (*Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	session := &Session{handle: handle}
+	session := &Session{handle: handle, store: s}
 	session.cleanup = runtime.AddCleanup(session, nativeSessionFree, handle)
 	return session, nil
 }
@@ -57,7 +58,7 @@ func (s *Session) Send(ctx context.Context, intentions ...Intention) (*Pending, 
 	if err != nil {
 		return nil, err
 	}
-	return newPending(handle, len(intentions)), nil
+	return newPending(handle, s, len(intentions)), nil
 }
 
 // NextNonce returns the number of the next intention.

@@ -185,7 +185,8 @@ func (b *Buffer) ReadFrom(reader io.Reader) (int64, error) {
 func (b *Buffer) Len() int { return b.used }
 
 // Bytes returns a view of the written bytes. It is valid until the buffer grows, is
-// transferred or is freed.
+// transferred or is freed. The collector frees a buffer that you drop, even if there is
+// a view of it.
 func (b *Buffer) Bytes() []byte { return b.data[:b.used] }
 
 // Reset empties the buffer and retains its memory.

@@ -34,8 +34,8 @@ const (
 
 // OpenOptions are the options of [Open]; the zero value is the default of each.
 type OpenOptions struct {
-	// Durability is when a write is acknowledged. Interval applies to
-	// DurabilityInterval.
+	// Durability is when a write is acknowledged. With DurabilityInterval, Interval is
+	// the longest time until the sync of a write (1 s).
 	Durability Durability
 	Interval   time.Duration
 	// Existing makes Open fail if the directory has no store.
@@ -102,6 +102,11 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 	}
 	if err := negative("Interval", options.Interval); err != nil {
 		return nil, err
+	}
+	if options.Durability == DurabilityInterval && options.Interval == 0 {
+		withInterval := *options
+		withInterval.Interval = time.Second
+		options = &withInterval
 	}
 	handle, err := nativeOpen(directory, options)
 	if err != nil {

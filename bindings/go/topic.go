@@ -108,7 +108,7 @@ func (s *Store) Send(ctx context.Context, intentions ...Intention) (*Pending, er
 	case err != nil:
 		return nil, err
 	}
-	return newPending(handle, len(intentions)), nil
+	return newPending(handle, s, len(intentions)), nil
 }
 
 func (t Topic) one(ctx context.Context, intention Intention) (Verdict, error) {
@@ -121,36 +121,30 @@ func (t Topic) one(ctx context.Context, intention Intention) (Verdict, error) {
 }
 
 // Get returns the record with the current value of a key, and whether there is one.
-// The caller need not release the record.
+// The record is a copy in Go memory, which the caller need not release.
 func (t Topic) Get(ctx context.Context, key []byte) (Record, bool, error) {
 	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
 		return nativeGet(store, t.name, key)
 	})
 }
 
-// At returns the record at an offset, and whether it exists. The caller need not release it.
+// At returns the record at an offset, and whether it exists. The record is a copy in Go
+// memory, which the caller need not release.
 func (t Topic) At(ctx context.Context, offset uint64) (Record, bool, error) {
 	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
 		return nativeAt(store, t.name, offset)
 	})
 }
 
-// cloneBytes is the size up to which a single record is copied to Go memory; a
-// larger record references its page.
-const cloneBytes = 64 << 10
-
 func (t Topic) record(ctx context.Context, find func(storeHandle) (pageHandle, error)) (Record, bool, error) {
 	handle, err := read(ctx, t.store, find)
 	if err != nil || handle == nil {
 		return Record{}, false, err
 	}
-	page := viewOf(handle)
-	if len(page.spans) == 1 && page.spans[0].length <= cloneBytes {
-		record := Record{page.At(0)}.Clone()
-		nativePageRelease(handle)
-		return record, true, nil
-	}
-	return Record{page.withCleanup().At(0)}, true, nil
+	// The caller has no page to release, so views must stay valid: the record is a copy.
+	record := Record{viewOf(handle).At(0)}.Clone()
+	nativePageRelease(handle)
+	return record, true, nil
 }
 
 // Info is the state of a topic.

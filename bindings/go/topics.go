@@ -22,7 +22,8 @@ type TopicsOptions struct {
 	// AsOf is the last intention whose records are included; 0: all records that exist
 	// when the query starts.
 	AsOf uint64
-	// Follow makes the query continue with new records until its context ends.
+	// Follow makes the query continue with new records until its context ends. Not
+	// with AsOf.
 	Follow bool
 	// Kinds are the kinds of records that are items; nil: only PUT.
 	Kinds []RecordKind
@@ -41,14 +42,17 @@ func (s *Store) Query(ctx context.Context, topics TopicsOptions, options QueryOp
 	if err := negative("Patience", topics.Patience); err != nil {
 		return nil, err
 	}
+	if topics.Follow && topics.AsOf > 0 {
+		return nil, failure(ErrBadOption, "a query with Follow has no AsOf")
+	}
 	handle, err := open(ctx, s, func(store storeHandle) (queryHandle, error) {
 		return nativeQueryOpenTopics(store, &topics, &options)
 	}, nativeQueryFree)
 	if err != nil {
 		return nil, err
 	}
-	query := &Query{handle: handle, topics: true}
-	query.cleanup = runtime.AddCleanup(query, nativeQueryFree, handle)
+	query := &Query{handle: handle, store: s}
+	query.cleanup = runtime.AddCleanup(query, freeQuery, handle)
 	return query, nil
 }
 
