@@ -662,9 +662,15 @@ async fn cursor(
     step: GroupStep<'_>,
     body: &[u8],
 ) -> Result<Outcome, Problem> {
-    for known in [FieldName::IfMatch, FieldName::WeirExpect] {
-        // The store checks no conditions of a step.
-        if call.head.has(known) {
+    let fields = [
+        FieldName::IfMatch,
+        FieldName::WeirExpect,
+        FieldName::IfNoneMatch,
+    ];
+    for known in fields {
+        // The store checks no conditions of a step. A PUT checks `If-None-Match` itself.
+        let is_checked = known == FieldName::IfNoneMatch && matches!(step, GroupStep::Open(_));
+        if call.head.has(known) && !is_checked {
             let name = known.name();
             return Err(Problem::bad(format!("a write to a group has no {name}")));
         }

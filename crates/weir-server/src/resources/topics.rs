@@ -403,6 +403,21 @@ pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Resul
     }
 }
 
+/// Refuses a request with `If-None-Match: *` if the topic exists (RFC 9110, 13.1.2).
+fn check_absent(edge: &Edge, call: &Call) -> Result<(), Problem> {
+    let must_be_absent = call.head.list(FieldName::IfNoneMatch).any(|tag| tag == "*");
+    let info = edge.shared.store.topic(&call.matched.topic);
+    match info.filter(|info| info.live && must_be_absent) {
+        None => Ok(()),
+        Some(info) => {
+            let code = ErrorCode::Conflict;
+            let problem = Problem::new(Kind::Conflict, code.sentence()).code(code);
+            let problem = problem.field("etag", tag(&info));
+            Err(problem.text("condition", "topic-absent"))
+        }
+    }
+}
+
 /// Responds to PATCH: changes options.
 pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
     let media = call.head.text(FieldName::ContentType).unwrap_or_default();
@@ -430,6 +445,7 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
     let info = shared.store.topic(topic).filter(|info| info.live);
     let mut options = info.ok_or_else(no_topic)?.options;
     patch(&mut options, &members.options)?;
+    check_absent(edge, call)?;
     let operation = Operation::Alter { options: &options };
     let outcome = execute_holding(edge, call, operation, body, Some(lock)).await?;
     let info = shared.store.topic(topic).ok_or_else(no_topic)?;
@@ -438,6 +454,7 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
 
 /// Responds to DELETE: destroys a topic.
 pub(crate) async fn destroy(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    check_absent(edge, call)?;
     let outcome = execute(edge, call, Operation::Destroy, b"").await?;
     let mut body = Vec::new();
     let mut object = Object::new(&mut body);

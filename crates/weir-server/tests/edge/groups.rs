@@ -139,7 +139,11 @@ fn a_step_with_a_condition_is_refused() {
     let world = world();
     create_group(&world, "{}");
     let reset = "POST /v1/topics/t/groups/g/reset";
-    for field in ["Weir-Expect: incarnation=99", "If-Match: \"i99\""] {
+    for field in [
+        "Weir-Expect: incarnation=99",
+        "If-Match: \"i99\"",
+        "If-None-Match: *",
+    ] {
         let fields = format!("Content-Type: application/json\n{field}");
         let reply = world.ask(reset, &fields, br#"{"to":"start"}"#);
         assert_eq!((reply.status, &*reply.problem()), (400, "bad-request"));

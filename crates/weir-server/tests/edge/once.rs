@@ -466,3 +466,23 @@ fn a_retry_under_a_nonce_is_recognized_by_the_words_of_the_request() {
         assert_eq!((reused.status, &*reused.problem()), (422, "key-reused"));
     }
 }
+
+#[test]
+fn a_change_of_an_existing_topic_under_if_none_match_is_refused() {
+    let world = world();
+    let fields = "Content-Type: application/json\nIf-None-Match: *";
+    for line in ["PATCH /v1/topics/t", "DELETE /v1/topics/t"] {
+        let body: &[u8] = if line.starts_with("PATCH") {
+            b"{}"
+        } else {
+            b""
+        };
+        let reply = world.ask(line, fields, body);
+        let kind = reply.problem();
+        assert_eq!((reply.status, &*kind), (412, "conflict"), "{line}");
+        assert_eq!(reply.get("etag"), Some("\"i1.o1\""), "{line}");
+    }
+    let line = "DELETE /v1/topics/absent";
+    assert_eq!(world.ask(line, fields, b"").problem(), "no-topic");
+    assert_eq!(world.store.topic("t").unwrap().last.0, 1);
+}
