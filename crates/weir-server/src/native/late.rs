@@ -23,7 +23,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// The TLS session can hold the whole value, the window only a small part.
 const VALUE_BYTES: usize = 40_000;
 
-fn port(folder: &std::path::Path, config: ServerConfig) -> Arc<Port> {
+pub(super) fn port(folder: &std::path::Path, config: ServerConfig) -> Arc<Port> {
     let options = OpenOptions {
         durability: Durability::Memory,
         ..OpenOptions::default()
@@ -51,7 +51,7 @@ fn port(folder: &std::path::Path, config: ServerConfig) -> Arc<Port> {
     )))
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(super) fn run(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().build().unwrap();
     let done = async { tokio::time::timeout(TEST_TIMEOUT, test).await };

@@ -55,6 +55,8 @@ struct CompletedClaim {
 pub(super) struct Claims {
     tasks: JoinSet<CompletedClaim>,
     completed: VecDeque<CompletedClaim>,
+    /// A claim has panicked, and has no response.
+    has_panicked: bool,
     exclusive: Arc<Semaphore>,
     closing: watch::Sender<bool>,
 }
@@ -64,6 +66,7 @@ impl Default for Claims {
         Self {
             tasks: JoinSet::new(),
             completed: VecDeque::new(),
+            has_panicked: false,
             exclusive: Arc::new(Semaphore::new(1)),
             closing: watch::Sender::new(false),
         }
@@ -86,7 +89,7 @@ impl Claims {
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
             self.on_end(ended);
         }
-        if self.completed.is_empty() {
+        if self.completed.is_empty() && !self.has_panicked {
             Poll::Pending
         } else {
             Poll::Ready(())
@@ -94,8 +97,11 @@ impl Claims {
     }
 
     fn on_end(&mut self, ended: Result<CompletedClaim, JoinError>) {
-        // The panic hook has printed the panic; there is nothing to send.
-        self.completed.extend(ended.ok());
+        match ended {
+            Ok(completed) => self.completed.push_back(completed),
+            // The panic hook has printed the panic.
+            Err(_) => self.has_panicked = true,
+        }
     }
 
     fn next(&mut self) -> Option<CompletedClaim> {
@@ -151,8 +157,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Sends the responses of completed claims while the send buffer has room. Returns whether
-    /// it sent one.
+    /// Sends the responses of completed claims while the send buffer has room. A claim without a
+    /// response, because it panicked, closes the connection. Returns whether there was any claim.
     pub(super) fn send_claims(&mut self) -> bool {
         let mut progress = false;
         while !self.out.is_high()
@@ -177,6 +183,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     refused.encode(&claim.tag, &mut self.encoder, &mut self.out.bytes);
                 }
             }
+        }
+        if std::mem::take(&mut self.claims.has_panicked) {
+            progress = true;
+            let text = "a claim panicked; its outcome is unknown";
+            self.fatal(&Refused::new(ErrorCode::Internal, text).fatal());
         }
         progress
     }
@@ -346,5 +357,39 @@ fn line(info: &GroupInfo) -> GroupLine<'_> {
         members: members
             .map(|(member, records)| (member.to_vec(), *records))
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::{CompletedClaim, Connection};
+    use crate::config::ServerConfig;
+    use crate::native::late;
+
+    #[test]
+    fn a_claim_that_panics_closes_the_connection_with_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        late::run(async {
+            let port = late::port(folder.path(), ServerConfig::default());
+            let (server_io, mut client) = duplex(1000);
+            let principal = port.shared.security.owner();
+            let mut connection = Connection::new(port, 1, server_io, principal);
+            let panics = poll_fn(|_| -> Poll<CompletedClaim> { panic!("by the test") });
+            connection.claims.tasks.spawn(panics);
+            let received = async move {
+                let mut received = Vec::new();
+                client.read_to_end(&mut received).await.unwrap();
+                String::from_utf8(received).unwrap()
+            };
+            let ((), received) = tokio::join!(connection.run(), received);
+            assert!(received.contains("_failure_internal"), "{received:?}");
+        });
     }
 }
