@@ -85,7 +85,7 @@ pub fn reap(lab: u32, mut input: impl Read) {
 }
 
 /// The processes that lab `lab` and its children have started, without this one.
-fn started_by(lab: u32) -> impl Iterator<Item = Pid> {
+pub fn started_by(lab: u32) -> impl Iterator<Item = Pid> {
     let mark = format!("{LAB_PID}={lab}");
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(move |process| {

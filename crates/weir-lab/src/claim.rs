@@ -2,13 +2,13 @@
 //!
 //! In each block, the claimed figure is one number: a ratio (the first reference divided by the
 //! best of the others, or by a bound), a difference, or a value. Its median over the blocks gets a
-//! bootstrap interval. The claim *holds* if the whole interval is on the right side of the limit,
-//! and *does not hold* if the interval is wholly on the other side. Otherwise the outcome is
-//! *cannot tell*. Fewer than [`BLOCKS_MIN`] blocks never decide, because no paired test of so few
-//! can reach five percent.
+//! bootstrap interval. The claim *holds* if the whole interval and 80 % of the blocks are on the
+//! right side of the limit, and *does not hold* if they are on the other side. Otherwise the outcome
+//! is *cannot tell*, with the number of blocks that would probably decide. Fewer than
+//! [`BLOCKS_MIN`] blocks never decide, because no paired test of so few can reach five percent.
 
 use crate::experiment::reference::{Reference, matches};
-use crate::experiment::{ClaimSpec, Expect};
+use crate::experiment::{BLOCKS_MAX, ClaimSpec, Expect};
 use crate::figures::Figures;
 use crate::rng::fnv1a64;
 use crate::stats::bootstrap::{Interval, median_interval};
@@ -16,16 +16,18 @@ use crate::stats::wilcoxon::signed_rank_p;
 
 /// Fewest blocks that decide.
 pub const BLOCKS_MIN: usize = 6;
+/// Share of the blocks, in percent, that must be on one side of the limit.
+const SIDE_PERCENT: usize = 80;
 
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The whole interval is on the right side of the limit.
+    /// The whole interval and most blocks are on the right side of the limit.
     Holds,
-    /// The whole interval is on the wrong side.
+    /// The whole interval and most blocks are on the wrong side.
     DoesNotHold,
-    /// The interval contains the limit, or there are too few blocks.
+    /// The interval contains the limit, the blocks disagree, or there are too few.
     CannotTell,
     /// Nothing was measured for it in this run.
     NotMeasured,
@@ -68,6 +70,12 @@ pub struct Decision {
     pub p: Option<f64>,
     /// The outcome.
     pub verdict: Verdict,
+    /// The number of blocks that would probably decide, if this number could not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks_needed: Option<usize>,
+    /// Whether the compared contenders are equal, so that the claim must not hold.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub equal: bool,
 }
 
 /// Judges `figures` against `bar`.
@@ -86,17 +94,48 @@ pub fn judge(
         figures.iter().map(|figure| figure - bar).collect()
     };
     let p = signed_rank_p(&differences);
+    let is_right = |figure: f64| {
+        if at_most {
+            figure <= bar
+        } else {
+            figure >= bar
+        }
+    };
+    let on_right = figures.iter().filter(|figure| is_right(**figure)).count();
+    let most = |count: usize| count * 100 >= figures.len() * SIDE_PERCENT;
     let (right, wrong) = if at_most {
         (interval.high <= bar, interval.low > bar)
     } else {
         (interval.low >= bar, interval.high < bar)
     };
+    let right = right && most(on_right);
+    let wrong = wrong && most(figures.len() - on_right);
     let verdict = match (figures.len() >= BLOCKS_MIN, right, wrong) {
         (true, true, _) => Verdict::Holds,
         (true, _, true) => Verdict::DoesNotHold,
         _ => Verdict::CannotTell,
     };
     (Some(interval), p, verdict)
+}
+
+/// The number of blocks that would probably decide, if `verdict` is that `blocks` could not: an
+/// interval shrinks with the square root of this number. `None` if that is more than a run can have.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // at most BLOCKS_MAX
+fn needed(blocks: usize, interval: Option<Interval>, bar: f64, verdict: Verdict) -> Option<usize> {
+    let interval = interval.filter(|_| verdict == Verdict::CannotTell)?;
+    let half = if interval.centre < bar {
+        interval.high - interval.centre
+    } else {
+        interval.centre - interval.low
+    };
+    let shrink = half / (interval.centre - bar).abs();
+    let needed = (blocks as f64 * shrink * shrink).ceil();
+    let least = (blocks + 1).max(BLOCKS_MIN);
+    (needed <= BLOCKS_MAX as f64).then(|| least.max(needed as usize))
 }
 
 /// Decides `claim` at each of its workloads.
@@ -109,7 +148,7 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
         .map(|term| (term.factor, term.of.iter().map(parse).collect()))
         .collect();
     let all = || compare.iter().chain(bound.iter().flat_map(|(_, of)| of));
-    let workloads: Vec<String> = if all().all(|reference| reference.workload.is_some()) {
+    let mut workloads: Vec<String> = if all().all(|reference| reference.workload.is_some()) {
         vec![String::new()]
     } else {
         let wanted = |name: &&String| {
@@ -124,6 +163,10 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
             .cloned()
             .collect()
     };
+    if workloads.is_empty() {
+        // No cell has this name, so nothing was measured.
+        workloads.push(String::new());
+    }
     let ratio = (compare.len() > 1 || !bound.is_empty()) && claim.max_more.is_none();
     let metric = compare
         .first()
@@ -156,6 +199,7 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
                 None => value(first)? / base,
             })
         });
+        let blocks = per_block.len();
         let part = format!("{}/{workload}", claim.text);
         let (interval, p, verdict) =
             judge(&per_block, bar, at_most, seed ^ fnv1a64(part.as_bytes()));
@@ -171,21 +215,8 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
             interval,
             p,
             verdict,
-        });
-    }
-    if decisions.is_empty() {
-        decisions.push(Decision {
-            text: claim.text.clone(),
-            compared: compared(claim),
-            workload: String::new(),
-            ratio,
-            metric,
-            bar,
-            at_most,
-            figures: Vec::new(),
-            interval: None,
-            p: None,
-            verdict: Verdict::NotMeasured,
+            blocks_needed: needed(blocks, interval, bar, verdict),
+            equal: claim.equal,
         });
     }
     decisions
@@ -257,6 +288,31 @@ mod tests {
         assert_eq!(verdict(&low, 0.65, false), Verdict::Holds);
         assert_eq!(verdict(&low, 0.75, false), Verdict::DoesNotHold);
         assert_eq!(verdict(&[0.0; 8], 0.0, true), Verdict::Holds);
+    }
+
+    #[test]
+    fn an_interval_does_not_decide_if_more_than_a_fifth_of_the_blocks_disagree() {
+        for (low, verdict_of) in [(28, Verdict::CannotTell), (36, Verdict::Holds)] {
+            let figures: Vec<f64> = (0..40).map(|i| if i < low { 0.7 } else { 0.8 }).collect();
+            let (interval, _, decided) = judge(&figures, 0.75, true, 1);
+            assert!(interval.is_some_and(|interval| interval.high <= 0.75));
+            assert_eq!(decided, verdict_of, "{low} blocks of 40");
+        }
+    }
+
+    #[test]
+    fn an_interval_four_times_too_wide_needs_sixteen_times_the_blocks() {
+        let interval = |centre: f64| {
+            Some(Interval {
+                centre,
+                low: centre - 0.5,
+                high: centre + 0.5,
+            })
+        };
+        let needed = |centre| needed(10, interval(centre), 1.0, Verdict::CannotTell);
+        assert_eq!((needed(0.875), needed(1.125)), (Some(160), Some(160)));
+        assert_eq!(needed(0.75), Some(40));
+        assert_eq!((needed(1.0), needed(0.9999)), (None, None));
     }
 
     #[test]

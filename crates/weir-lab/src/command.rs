@@ -343,7 +343,13 @@ pub fn show(dir: &Path, cell: &str, out: &mut dyn Write) -> Result<()> {
         let names: Vec<String> = names.collect();
         usage(format!("no cell `{cell}`; there are {}", names.join(", ")))
     })?;
-    let shown = report::cell(&plan, &blocks, place, &wanted.metric);
+    let shown = report::cell(
+        &plan,
+        &blocks,
+        &experiment.header.show,
+        place,
+        &wanted.metric,
+    );
     let text = shown.ok_or_else(|| {
         let metric = &wanted.metric;
         usage(format!("no sample of `{cell}` has the metric `{metric}`"))

@@ -120,9 +120,11 @@ impl Side {
         let set = ResultSet::open(dir)?;
         let plan: Plan = set.read_json("plan.json")?;
         let blocks = set.read_blocks(&plan)?;
-        let figures = Figures::new(&plan, &blocks);
+        let experiment = Experiment::read(&set.path("experiment.toml"))?;
+        let mut figures = Figures::new(&plan, &blocks);
+        figures.remove_impossible(&experiment.header.show);
         Ok(Side {
-            experiment: Experiment::read(&set.path("experiment.toml"))?,
+            experiment,
             fingerprint: set.read_json("fingerprint.json")?,
             plan,
             figures,

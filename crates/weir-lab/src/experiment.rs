@@ -375,6 +375,10 @@ pub struct ClaimSpec {
     /// Patterns of the workloads for references without a workload.
     #[serde(default)]
     pub workloads: Vec<String>,
+    /// Whether the compared contenders are equal. Such a claim must not hold, and the report counts
+    /// how often it does.
+    #[serde(default)]
+    pub equal: bool,
 }
 
 fn default_metric() -> String {
@@ -410,13 +414,29 @@ impl Experiment {
 
     /// The load of the workload `workload`, whose size is filled in.
     pub fn load_of(&self, workload: &str) -> Load {
-        let named = |spec: &&WorkloadSpec| {
-            let sizes = spec.sizes.iter().map(u64::to_string);
-            let mut names = sizes.map(|size| spec.name.replace("{size}", &size));
-            spec.name == workload || names.any(|name| name == workload)
-        };
-        let spec = self.workloads.iter().find(named);
-        spec.map_or(Load::default(), |spec| spec.load)
+        let spec = self.spec_of(workload);
+        spec.map_or(Load::default(), |(spec, _)| spec.load)
+    }
+
+    /// The number that is parameter `name` of the workload `workload`, whose size is filled in.
+    pub fn number_of(&self, workload: &str, name: &str) -> Option<f64> {
+        let (spec, size) = self.spec_of(workload)?;
+        let value = spec.params.get(name)?;
+        let is_size = value.as_str() == Some("{size}");
+        let text = if is_size { size? } else { value.to_string() };
+        text.parse().ok()
+    }
+
+    /// The entry of the workload `workload`, and its size.
+    fn spec_of(&self, workload: &str) -> Option<(&WorkloadSpec, Option<String>)> {
+        self.workloads.iter().find_map(|spec| {
+            if spec.name == workload {
+                return Some((spec, None));
+            }
+            let mut sizes = spec.sizes.iter().map(u64::to_string);
+            let size = sizes.find(|size| spec.name.replace("{size}", size) == workload)?;
+            Some((spec, Some(size)))
+        })
     }
 
     fn invalid<T>(&self, what: impl Into<String>) -> Result<T> {

@@ -7,6 +7,8 @@
 //!
 //! Invariant: disturbed blocks have no figures.
 
+pub mod physics;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::experiment::matrix::TWIN;
@@ -23,13 +25,15 @@ pub struct Figures {
     plan: Plan,
     workloads: Vec<String>,
     cells: BTreeMap<(String, String), usize>,
+    /// Numbers of the blocks.
+    numbers: Vec<usize>,
     blocks: Vec<BTreeMap<(usize, String), f64>>,
     noise_floor: f64,
 }
 
 /// A metric of one sample.
 #[allow(clippy::cast_precision_loss)] // nanoseconds of hours are below 2^53
-pub(crate) fn metric_of(sample: &Sample, items: u64, metric: &str) -> Option<f64> {
+fn metric_of(sample: &Sample, items: u64, metric: &str) -> Option<f64> {
     let iterations = sample.n as f64;
     let units = iterations * items as f64;
     Some(match metric {
@@ -54,16 +58,15 @@ impl Figures {
             }
             cells.insert((cell.contender.clone(), cell.workload.clone()), number);
         }
-        let blocks = blocks
-            .iter()
-            .filter(|block| !block.head.disturbed)
-            .map(|block| block_figures(plan, block))
-            .collect();
+        let undisturbed = || blocks.iter().filter(|block| !block.head.disturbed);
         let mut figures = Figures {
             plan: plan.clone(),
             workloads,
             cells,
-            blocks,
+            numbers: undisturbed().map(|block| block.head.block).collect(),
+            blocks: undisturbed()
+                .map(|block| block_figures(plan, block))
+                .collect(),
             noise_floor: NOISE_FLOOR_MIN,
         };
         figures.noise_floor = figures.measure_noise();
@@ -113,6 +116,25 @@ impl Figures {
         self.blocks
             .iter()
             .filter_map(|block| block.get(&key).copied())
+            .collect()
+    }
+
+    /// The samples of one cell in the blocks that have a figure of it.
+    pub fn samples_of(&self, cell: usize, metric: &str, blocks: &[Block]) -> Vec<f64> {
+        let Some(planned) = self.plan.cells.get(cell) else {
+            return Vec::new();
+        };
+        let key = (cell, metric.to_owned());
+        let has_figure = |block: &&Block| {
+            let mut figures = self.numbers.iter().zip(&self.blocks);
+            figures.any(|(number, of)| *number == block.head.block && of.contains_key(&key))
+        };
+        blocks
+            .iter()
+            .filter(has_figure)
+            .flat_map(|block| &block.samples)
+            .filter(|sample| sample.cell == cell)
+            .filter_map(|sample| metric_of(sample, planned.items, metric))
             .collect()
     }
 

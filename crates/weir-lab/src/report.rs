@@ -5,6 +5,7 @@
 //! Invariant: a report depends only on its result set, byte for byte.
 
 mod cell;
+mod checks;
 pub mod html;
 pub mod plot;
 mod table;
@@ -95,11 +96,14 @@ fn sections(
     sections.extend(claims(summary));
     sections.extend(gaps(plan));
     sections.extend(failures(plan, blocks));
+    sections.extend(checks::impossible(summary));
     for metric in &experiment.header.show {
         sections.extend(medians(summary, metric));
     }
     sections.push(details(experiment, summary));
+    sections.extend(checks::queues(summary));
     sections.extend(allocations(plan));
+    sections.extend(checks::drifts(summary));
     sections.push(block_table(blocks));
     sections.push(machine(fingerprint));
     sections.push(repetition(experiment, plan));
@@ -225,7 +229,9 @@ fn claims(summary: &Summary) -> Option<Section> {
         "verdict",
         "in words",
     ]);
-    for claim in &summary.claims {
+    // Of the claims about equal contenders, only false alarms are listed.
+    let is_listed = |claim: &&Decision| !claim.equal || claim.verdict == Verdict::Holds;
+    for claim in summary.claims.iter().filter(is_listed) {
         let side = if claim.at_most { "<=" } else { ">=" };
         table.row(vec![
             format!("{} ({})", claim.text, claim.compared),
@@ -235,20 +241,36 @@ fn claims(summary: &Summary) -> Option<Section> {
             claim.figures.len().to_string(),
             claim.p.map_or("-".to_owned(), |p| format!("{p:.4}")),
             claim.verdict.word().to_owned(),
-            in_words(claim, summary.noise_floor),
+            in_words(claim, summary.noise_floor) + &blocks_needed(claim),
         ]);
     }
-    let note = "The figure is the median over the blocks of a ratio within each block, or of a value. p is that of Wilcoxon's signed rank test against the limit, not corrected for the number of claims. The verdict compares the interval with the limit. The words compare a ratio with 1, and state a difference only if the whole interval is outside the noise floor.".to_owned();
-    let parts = vec![
-        Part::Text(verdicts(summary)),
-        Part::Table(table),
-        Part::Text(note),
-    ];
+    let note = "The figure is the median over the blocks of a ratio within each block, or of a value. p is that of Wilcoxon's signed rank test against the limit, not corrected for the number of claims. The verdict compares the interval, and the figures of 80 % of the blocks, with the limit. The words compare a ratio with 1, and state a difference only if the whole interval is outside the noise floor.".to_owned();
+    let mut parts = Vec::new();
+    parts.extend(verdicts(summary).map(Part::Text));
+    parts.extend(
+        summary
+            .false_alarms
+            .map(checks::false_alarms)
+            .map(Part::Text),
+    );
+    if table.rows.len() > 1 {
+        parts.extend([Part::Table(table), Part::Text(note)]);
+    }
     Some(Section::new("Claims", parts))
 }
 
-/// The number of verdicts of each kind.
-fn verdicts(summary: &Summary) -> String {
+/// The number of blocks that would probably decide the claim.
+fn blocks_needed(claim: &Decision) -> String {
+    let blocks = claim.blocks_needed;
+    blocks.map_or(String::new(), |blocks| {
+        format!("; about {blocks} blocks would decide")
+    })
+}
+
+/// The number of verdicts of each kind; `None` if all claims are about equal contenders.
+fn verdicts(summary: &Summary) -> Option<String> {
+    let claims = || summary.claims.iter().filter(|claim| !claim.equal);
+    claims().next()?;
     let kinds = [
         Verdict::Holds,
         Verdict::DoesNotHold,
@@ -256,14 +278,13 @@ fn verdicts(summary: &Summary) -> String {
         Verdict::NotMeasured,
     ];
     let counts = kinds.map(|kind| {
-        let claims = summary.claims.iter();
-        let count = claims.filter(|claim| claim.verdict == kind).count();
+        let count = claims().filter(|claim| claim.verdict == kind).count();
         format!("{} {count}", kind.word())
     });
-    format!(
-        "Verdicts, one for each claim and workload: {}.",
-        counts.join(", ")
-    )
+    let counts = counts.join(", ");
+    Some(format!(
+        "Verdicts, one for each claim and workload: {counts}."
+    ))
 }
 
 /// The meaning of the figure of a claim without its limit. A ratio within the noise floor, or of
@@ -351,12 +372,16 @@ fn medians(summary: &Summary, metric: &str) -> Option<Section> {
         let mut cells = vec![workload.to_owned()];
         for contender in &contenders {
             let row = rows().find(|row| row.contender == *contender && row.workload == workload);
-            cells.push(row.map_or(String::new(), |row| with_unit(metric, row.blocks.median)));
+            cells.push(row.map_or(String::new(), |row| {
+                checks::bounded(row, with_unit(metric, row.blocks.median))
+            }));
         }
         table.row(cells);
     }
     let heading = format!("Medians of `{metric}`");
-    Some(Section::new(&heading, vec![Part::Table(table)]))
+    let mut parts = vec![Part::Table(table)];
+    parts.extend(checks::bounds(rows()));
+    Some(Section::new(&heading, parts))
 }
 
 fn details(experiment: &Experiment, summary: &Summary) -> Section {
@@ -370,6 +395,7 @@ fn details(experiment: &Experiment, summary: &Summary) -> Section {
         "min",
         "max",
         "blocks",
+        "outliers",
         "p90 of samples",
         "p99",
         "samples",
@@ -386,11 +412,12 @@ fn details(experiment: &Experiment, summary: &Summary) -> Section {
             experiment.load_of(&row.workload).word().to_owned(),
             row.contender.clone(),
             row.metric.clone(),
-            unit(row.blocks.median),
+            checks::bounded(row, unit(row.blocks.median)),
             unit(row.blocks.mad),
             unit(row.blocks.min),
             unit(row.blocks.max),
             row.blocks.n.to_string(),
+            row.outliers.to_string(),
             of_samples(|spread| spread.p90),
             of_samples(|spread| spread.p99),
             row.samples.map_or(0, |spread| spread.n).to_string(),
@@ -398,7 +425,8 @@ fn details(experiment: &Experiment, summary: &Summary) -> Section {
     }
     let note = "In a closed loop, each caller waits for an answer before its next request, so latencies are those of a \
                 queue. In an open loop, requests are sent at their times, and a latency counts from the time the \
-                request was due. MAD is the median absolute deviation of the figures of the blocks.";
+                request was due. MAD is the median absolute deviation of the figures of the blocks. An outlier \
+                is the figure of a block more than three interquartile ranges outside of the quartiles; it is not removed.";
     let parts = vec![Part::Text(note.to_owned()), Part::Table(table)];
     Section::new("Figures", parts)
 }
@@ -522,6 +550,8 @@ mod tests {
             interval: Some(Interval { centre, low, high }),
             p: None,
             verdict: Verdict::CannotTell,
+            blocks_needed: None,
+            equal: false,
         }
     }
 

@@ -62,6 +62,9 @@ pub struct Plan {
     /// Whether it read the site that `--site` named.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub site: bool,
+    /// CPUs that the run could use; absent in older sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
 }
 
 /// The part of the cells for which a quick run had time.

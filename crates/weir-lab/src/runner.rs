@@ -197,6 +197,7 @@ pub fn start(
         failed: prepared.failed,
         cut: session.cut,
         site: options.site.is_some(),
+        cpus: Some(session.cpus),
     };
     let id = SplitMix64::new(crate::clock::wall_ns() ^ u64::from(std::process::id())).next_u64();
     let name = format!(

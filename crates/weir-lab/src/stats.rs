@@ -5,12 +5,13 @@
 //! number of values is the mean of the two middle values. MAD is the median distance from the
 //! median, unscaled. Intervals are percentile bootstrap ([`bootstrap`]). The test for pairs is the
 //! signed rank of Wilcoxon ([`wilcoxon`]); the test for unpaired lists is that of Mann and Whitney
-//! ([`mann_whitney`]).
+//! ([`mann_whitney`]); the test for a trend is that of Mann and Kendall ([`trend`]).
 //!
 //! Invariant: all inputs are finite; callers reject NaN and infinity.
 
 pub mod bootstrap;
 pub mod mann_whitney;
+pub mod trend;
 pub mod wilcoxon;
 
 /// Values in ascending order.
@@ -57,6 +58,19 @@ pub fn mad(values: &[f64]) -> Option<f64> {
 pub fn percentile_of_sorted(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
+}
+
+/// The number of `values` that are more than three interquartile ranges below the lower quartile or
+/// above the upper one.
+pub fn outliers(values: &[f64]) -> usize {
+    let ordered = sorted(values);
+    let quartiles = percentile_of_sorted(&ordered, 0.25).zip(percentile_of_sorted(&ordered, 0.75));
+    let Some((lower, upper)) = quartiles else {
+        return 0;
+    };
+    let reach = 3.0 * (upper - lower);
+    let is_outlier = |value: &&f64| **value < lower - reach || **value > upper + reach;
+    ordered.iter().filter(is_outlier).count()
 }
 
 /// The values in a table for one list.
@@ -112,6 +126,15 @@ mod tests {
         assert_eq!((spread.min, spread.max), (39.7, 61.25));
         assert_eq!((spread.p90, spread.p99), (55.0, 61.25));
         assert_eq!(percentile_of_sorted(&sorted(&values), 0.25), Some(39.9));
+    }
+
+    #[test]
+    fn an_outlier_is_three_ranges_outside_the_quartiles() {
+        // Of all nine values, the quartiles are 40 and 42, so 34 and 48 are no outliers.
+        let values = [40.0, 41.0, 42.0, 40.5, 39.0, 48.0, 41.5, 34.0];
+        assert_eq!(outliers(&values), 0);
+        assert_eq!(outliers(&[&values[..], &[60.0]].concat()), 1);
+        assert_eq!(outliers(&[]), 0);
     }
 
     #[test]

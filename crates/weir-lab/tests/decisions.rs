@@ -107,6 +107,7 @@ fn summary(set: u64, factor: f64) -> Summary {
         failed: Vec::new(),
         cut: None,
         site: false,
+        cpus: None,
     };
     let mut rng = SplitMix64::derive(set, "samples");
     let block = |number| {
@@ -191,6 +192,7 @@ fn no_figure_includes_a_disturbed_block() {
         failed: Vec::new(),
         cut: None,
         site: false,
+        cpus: None,
     };
     let block = |number, disturbed, wall_ns| Block {
         head: BlockHead {

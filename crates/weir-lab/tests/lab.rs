@@ -2,6 +2,8 @@
 //! they return synthetic times.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a failed set-up is a failed test
 
+#[path = "lab/checks.rs"]
+mod checks;
 #[path = "lab/quick.rs"]
 mod quick;
 
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
+use weir_lab::child::started_by;
+use weir_lab::contender::synthetic::SOCKET_FILE;
 use weir_lab::rng::SplitMix64;
 
 const BLOCKS: usize = 8;
@@ -426,9 +430,49 @@ fn kills() -> u64 {
     kills.map_or(20, |kills| kills.parse().unwrap())
 }
 
+/// Waits until no process that lab `lab` started runs, and checks that their sockets in the
+/// laboratory `dir` are closed.
+fn assert_nothing_is_left(lab: u32, dir: &Path) {
+    let limit = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    while let Some(process) = started_by(lab).next() {
+        // A process that has ended meanwhile has no handle.
+        let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else {
+            continue;
+        };
+        let mut ended = [PollFd::new(&handle, PollFlags::IN)];
+        assert_eq!(
+            poll(&mut ended, Some(&limit)).unwrap(),
+            1,
+            "a process is left"
+        );
+    }
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(9));
+    let open: Vec<&str> = rows.collect();
+    let scratch = fs::read_dir(dir.join("target/lab-scratch"));
+    for entry in scratch.into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name.starts_with(SOCKET_FILE) {
+            let number = fs::read_to_string(&path).unwrap();
+            assert!(
+                !open.contains(&number.as_str()),
+                "port of socket {number} is left"
+            );
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_run_killed_at_any_moment_can_be_resumed() {
-    let whole = laboratory(&experiment(1.5, ""));
+    let text = experiment(1.5, "").replace("seed = 11", "seed = 11, listen = true");
+    let whole = laboratory(&text);
     let began = Instant::now();
     assert!(
         run(whole.path(), &["run", "t", "--allow-debug"])
@@ -438,7 +482,7 @@ fn a_run_killed_at_any_moment_can_be_resumed() {
     let whole_run = u64::try_from(began.elapsed().as_micros()).unwrap();
     let uninterrupted = result_set(whole.path());
     let mut rng = SplitMix64::new(7);
-    let mut dir = laboratory(&experiment(1.5, ""));
+    let mut dir = laboratory(&text);
     for kill in 0..=kills() {
         // A set without a plan cannot be resumed.
         let sets = fs::read_dir(dir.path().join("lab/results"));
@@ -455,6 +499,7 @@ fn a_run_killed_at_any_moment_can_be_resumed() {
         if kill < kills() && !ends_within(&child, moment) {
             send(&child, Signal::KILL);
             child.wait().unwrap();
+            assert_nothing_is_left(child.id(), dir.path());
             continue;
         }
         assert!(child.wait().unwrap().success(), "after {kill} kills");
@@ -464,7 +509,7 @@ fn a_run_killed_at_any_moment_can_be_resumed() {
             assert_eq!(samples_of(&set, block), expected, "block {block}");
         }
         assert!(set.join("report.md").exists());
-        dir = laboratory(&experiment(1.5, ""));
+        dir = laboratory(&text);
     }
 }
 

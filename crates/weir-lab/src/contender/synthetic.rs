@@ -1,28 +1,40 @@
 //! Contenders with which the lab tests itself.
 //!
 //! [`Synthetic`] does no work, and returns times from its parameters: `ns` for each iteration, with
-//! a relative noise of `noise` and a common `drift` for each run. So a test of the statistics knows
-//! the true times and does not depend on a clock. [`Spin`] executes `units` steps of real work.
+//! a relative noise of `noise`, and CPU time of `cpus` CPUs (default 1). So a test of the statistics
+//! knows the true times and does not depend on a clock. `reports`, like `rate=5,p50_us=7`, are
+//! further metrics for each iteration. With `listen`, it listens on a free port, and writes the
+//! number of the socket to a file in `dir`. [`Spin`] executes `units` steps of real work.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use super::canary::integer_loop;
-use super::{Contender, ContenderError, parameter};
+use super::{Contender, ContenderError, optional, parameter};
 use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
 use crate::rng::SplitMix64;
+
+/// Start of the names of the files that name the sockets of synthetic contenders.
+pub const SOCKET_FILE: &str = "synthetic-socket-";
 
 /// Returns invented times.
 #[derive(Debug)]
 pub struct Synthetic {
     inputs: BTreeMap<usize, Input>,
     content: u64,
+    listener: Option<TcpListener>,
 }
 
 #[derive(Debug)]
 struct Input {
     ns: f64,
     noise: f64,
+    cpus: f64,
+    reports: BTreeMap<String, f64>,
     rng: SplitMix64,
 }
 
@@ -32,17 +44,56 @@ impl Synthetic {
         Synthetic {
             inputs: BTreeMap::new(),
             content,
+            listener: None,
         }
     }
+
+    /// Listens on a free port, and writes the number of the socket to a file in `dir`.
+    fn listen(&mut self, dir: &Path) -> Result<(), ContenderError> {
+        let path = dir.join(format!("{SOCKET_FILE}{}", std::process::id()));
+        let listening = || -> std::io::Result<TcpListener> {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            // `socket:[12345]`
+            let link = fs::read_link(format!("/proc/self/fd/{}", listener.as_raw_fd()))?;
+            let number = link
+                .to_string_lossy()
+                .replace(|c: char| !c.is_ascii_digit(), "");
+            fs::write(&path, number)?;
+            Ok(listener)
+        };
+        let listener = listening().map_err(|source| ContenderError::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+}
+
+/// Metrics like `rate=5,p50_us=7`.
+fn reports(text: &str) -> Option<BTreeMap<String, f64>> {
+    let pairs = text.split(',').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        })
+        .collect()
 }
 
 impl Contender for Synthetic {
     fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
         let seed: u64 = parameter(fields, "seed")?;
         let block: u64 = parameter(fields, "block").unwrap_or(0);
+        if optional(fields, "listen")?.unwrap_or(false) && self.listener.is_none() {
+            self.listen(Path::new(&parameter::<String>(fields, "dir")?))?;
+        }
+        let metrics: String = optional(fields, "reports")?.unwrap_or_default();
         let input_state = Input {
             ns: parameter(fields, "ns")?,
             noise: parameter(fields, "noise").unwrap_or(0.0),
+            cpus: optional(fields, "cpus")?.unwrap_or(1.0),
+            reports: reports(&metrics).ok_or(ContenderError::Parameter("reports"))?,
             rng: SplitMix64::new(seed.wrapping_mul(1_000_003).wrapping_add(block)),
         };
         self.inputs.insert(input, input_state);
@@ -68,12 +119,14 @@ impl Contender for Synthetic {
             .get_mut(&input)
             .ok_or(ContenderError::NotLoaded(input))?;
         let factor = 1.0 + input_state.noise * (2.0 * input_state.rng.unit() - 1.0);
-        let ns = (input_state.ns * factor * iterations as f64) as u64;
+        let ns = input_state.ns * factor * iterations as f64;
+        let reports = input_state.reports.iter();
+        let total = |(name, value): (&String, &f64)| (name.clone(), value * iterations as f64);
         Ok(Timed {
-            wall_ns: ns,
-            cpu_ns: ns,
+            wall_ns: ns as u64,
+            cpu_ns: (ns * input_state.cpus) as u64,
             touch: iterations,
-            extra: BTreeMap::new(),
+            extra: reports.map(total).collect(),
         })
     }
 }

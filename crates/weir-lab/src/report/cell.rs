@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Table, with_unit};
-use crate::figures::{Figures, metric_of};
+use crate::figures::Figures;
 use crate::results::{Block, Plan};
 use crate::stats::{median, percentile_of_sorted, sorted};
 
@@ -12,16 +12,22 @@ const BARS: u32 = 20;
 /// Length of the longest bar.
 const LONGEST: usize = 50;
 
-/// The text for `cell` of `plan`; `None` if no sample has `metric`.
-pub(crate) fn cell(plan: &Plan, blocks: &[Block], cell: usize, metric: &str) -> Option<String> {
+/// The text for `cell` of `plan`; `None` if no sample has `metric`. `shown` are the metrics of the
+/// experiment.
+pub(crate) fn cell(
+    plan: &Plan,
+    blocks: &[Block],
+    shown: &[String],
+    cell: usize,
+    metric: &str,
+) -> Option<String> {
     let planned = plan.cells.get(cell)?;
-    let samples = blocks
-        .iter()
-        .filter(|block| !block.head.disturbed)
-        .flat_map(|block| &block.samples)
-        .filter(|sample| sample.cell == cell)
-        .filter_map(|sample| metric_of(sample, planned.items, metric));
-    let samples = sorted(&samples.collect::<Vec<f64>>());
+    let figures = |blocks: &[Block]| {
+        let mut figures = Figures::new(plan, blocks);
+        figures.remove_impossible(shown);
+        figures
+    };
+    let samples = sorted(&figures(blocks).samples_of(cell, metric, blocks));
     let (low, high) = (*samples.first()?, *samples.last()?);
     let mut text = format!(
         "{} at {}: {metric} of {} samples in undisturbed blocks\n\n",
@@ -64,8 +70,7 @@ pub(crate) fn cell(plan: &Plan, blocks: &[Block], cell: usize, metric: &str) -> 
     }
     let mut table = Table::new(&["block", "figure", "foreign CPU", ""]);
     for block in blocks {
-        let alone = std::slice::from_ref(block);
-        let figure = Figures::new(plan, alone).of_cell(cell, metric);
+        let figure = figures(std::slice::from_ref(block)).of_cell(cell, metric);
         let figure = figure.first().map(|figure| with_unit(metric, *figure));
         let disturbed = if block.head.disturbed {
             "disturbed"

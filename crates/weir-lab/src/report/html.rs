@@ -10,7 +10,7 @@ use std::fmt::Write;
 use super::plot::{self, Point, Series, escape};
 use super::{Part, Section, Table, circumstances, sections};
 use crate::experiment::Experiment;
-use crate::figures::{Figures, metric_of};
+use crate::figures::Figures;
 use crate::fingerprint::Fingerprint;
 use crate::results::{Block, Plan};
 use crate::stats::{Spread, median};
@@ -67,7 +67,8 @@ pub fn page(
         escape(&header.question),
         inline(&circumstances(plan, blocks, summary))
     );
-    let figures = Figures::new(plan, blocks);
+    let mut figures = Figures::new(plan, blocks);
+    figures.remove_impossible(&header.show);
     for section in sections(experiment, plan, blocks, summary, fingerprint) {
         text += &html(&section);
         if section.heading == "Claims" {
@@ -94,8 +95,10 @@ pub fn page(
 pub fn csv(experiment: &Experiment, plan: &Plan, blocks: &[Block]) -> String {
     let mut text = "block,workload,contender,metric,figure\n".to_owned();
     for block in blocks.iter().filter(|block| !block.head.disturbed) {
-        let figures = Figures::new(plan, std::slice::from_ref(block));
-        for metric in &experiment.header.show {
+        let shown = &experiment.header.show;
+        let mut figures = Figures::new(plan, std::slice::from_ref(block));
+        figures.remove_impossible(shown);
+        for metric in shown {
             for (number, cell) in plan.cells.iter().enumerate() {
                 for figure in figures.of_cell(number, metric) {
                     let _ = writeln!(
@@ -198,7 +201,8 @@ fn table(table: &Table) -> String {
 fn ratios(summary: &Summary) -> String {
     let claims = summary.claims.iter();
     let measured: Vec<_> = claims
-        .filter(|claim| claim.ratio && claim.interval.is_some_and(|interval| interval.low > 0.0))
+        .filter(|claim| claim.ratio && !claim.equal)
+        .filter(|claim| claim.interval.is_some_and(|interval| interval.low > 0.0))
         .collect();
     if measured.is_empty() {
         return String::new();
@@ -231,7 +235,7 @@ fn plots(metric: &str, plan: &Plan, blocks: &[Block], figures: &Figures) -> Stri
         text += &plot::runs(metric, workload, &runs);
         let curves = cells().map(|(number, cell)| Series {
             name: cell.contender.clone(),
-            values: samples(metric, number, cell.items, blocks),
+            values: figures.samples_of(number, metric, blocks),
         });
         let curves: Vec<Series> = curves
             .filter(|series| series.values.len() >= SAMPLES_MIN)
@@ -247,17 +251,6 @@ fn plots(metric: &str, plan: &Plan, blocks: &[Block], figures: &Figures) -> Stri
         }
     }
     text
-}
-
-/// The samples of a cell in the undisturbed blocks.
-fn samples(metric: &str, cell: usize, items: u64, blocks: &[Block]) -> Vec<f64> {
-    blocks
-        .iter()
-        .filter(|block| !block.head.disturbed)
-        .flat_map(|block| &block.samples)
-        .filter(|sample| sample.cell == cell)
-        .filter_map(|sample| metric_of(sample, items, metric))
-        .collect()
 }
 
 type Lines = BTreeMap<String, Vec<(String, Vec<Point>)>>;

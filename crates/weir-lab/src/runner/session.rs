@@ -32,7 +32,10 @@ pub(crate) struct Session {
     pub(crate) experiment: Experiment,
     pub(crate) matrix: Matrix,
     pub(crate) places: Places,
+    /// The CPU of the contenders.
     pub(crate) cpu: Option<usize>,
+    /// The number of CPUs that the lab and the contenders can use.
+    pub(crate) cpus: usize,
     pub(crate) options: Options,
     pub(crate) stop: Arc<AtomicBool>,
     pub(super) cut: Option<Cut>,
@@ -79,6 +82,7 @@ impl Session {
             matrix,
             places: places.clone(),
             cpu,
+            cpus: allowed_cpus().len(),
             options: options.clone(),
             stop,
             cut: None,
