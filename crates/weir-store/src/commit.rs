@@ -165,6 +165,9 @@ impl Committer {
             let slow_after = self.slow_turn.due_in(Instant::now());
             let work = self.engine.queue.take(self.sleep_max(), slow_after);
             let idle = work.is_empty();
+            if !work.slow_time.is_zero() {
+                self.slow_turn.record_apply(work.slow_time, Instant::now());
+            }
             if !work.batches.is_empty() {
                 self.commit(work.batches);
             }

@@ -68,6 +68,8 @@ pub(crate) struct Counters {
     pub(crate) snapshots: Counter,
     pub(crate) derived_write_errors: Counter,
     pub(crate) applied_index: Counter,
+    /// Time of the newest apply of an entry of a log provider, in nanoseconds.
+    pub(crate) apply_ns: Counter,
     pub(crate) durable_index: Counter,
     /// Newest log entry that a durable snapshot covers.
     pub(crate) snapshot_index: Counter,

@@ -3,6 +3,7 @@
 //! Invariant: each waiter of a batch gets exactly one result.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use weir_core::{ErrorCode, Outcomes};
@@ -81,7 +82,7 @@ impl std::fmt::Debug for Waiters {
 
 impl Waiters {
     pub(crate) fn new(engine: Arc<Engine>, pending: Pending, time_ms: u64) -> Self {
-        engine.queue.admitted();
+        engine.queue.admitted(pending.slow.is_some());
         Self(Some(Box::new(InFlightBatch {
             engine,
             pending,
@@ -101,8 +102,11 @@ impl Waiters {
                 .queue
                 .report_fuel(&engine.machine, &pending, time_ms, outcomes);
             complete_waiters(outcomes, &mut pending.waiters);
+            let is_slow = pending.slow.is_some();
             engine.queue.recycle(pending);
-            engine.queue.completed();
+            // Providers answer a batch after its apply, and before the next apply.
+            let apply_time = Duration::from_nanos(engine.counters.apply_ns.get());
+            engine.queue.completed(is_slow.then_some(apply_time));
         }
     }
 
@@ -134,8 +138,9 @@ impl Waiters {
             for (_, slot) in pending.waiters.drain(..) {
                 slot.complete(Err(error()));
             }
+            let is_slow = pending.slow.is_some();
             engine.queue.recycle(pending);
-            engine.queue.completed();
+            engine.queue.completed(is_slow.then_some(Duration::ZERO));
         }
     }
 }

@@ -16,6 +16,7 @@
 
 mod applied_cost;
 mod cost;
+mod in_flight;
 mod lane;
 
 use parking_lot::{Condvar, Mutex};
@@ -35,6 +36,7 @@ use crate::proposal::{Answer, Proposal};
 pub(crate) use applied_cost::fuel_of;
 pub(crate) use cost::{COSTLY_FUEL, fuel_of_a_call};
 use cost::{CostModel, Expected};
+use in_flight::InFlight;
 use lane::{Lane, Names};
 
 /// Maximum bytes of encoded intentions that wait in the quick lane. One call may exceed the
@@ -128,8 +130,8 @@ struct Inner {
     /// Whether the commit thread has ended.
     thread_ended: bool,
     asleep: bool,
-    /// Number of batches that a log provider has and that have no result yet.
-    in_flight: usize,
+    /// The batches that a log provider has and that have no result yet.
+    in_flight: InFlight,
 }
 
 pub(crate) struct Queue {
@@ -158,11 +160,13 @@ pub(crate) struct Work {
     /// Number of tasks in the channel of the commit thread.
     pub(crate) tasks: usize,
     pub(crate) shut: Option<ShutReason>,
+    /// Time for which batches of the slow lane that a log provider has completed were applied.
+    pub(crate) slow_time: Duration,
 }
 
 impl Work {
     pub(crate) fn is_empty(&self) -> bool {
-        self.batches.is_empty() && self.tasks == 0
+        self.batches.is_empty() && self.tasks == 0 && self.slow_time.is_zero()
     }
 }
 
@@ -588,18 +592,22 @@ impl Queue {
         let mut inner = self.inner.lock();
         let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
         // At its maximum, a provider gets no batch until it completes one.
-        let is_held = |inner: &Inner| inner.in_flight >= in_flight_max;
-        let slow_is_due = |inner: &Inner| {
+        let is_held = |inner: &Inner| inner.in_flight.batches >= in_flight_max;
+        let may_take_slow = |inner: &Inner| {
             inner.slow.is_ready()
                 && !is_held(inner)
-                && (inner.shut.is_some() || since.elapsed() >= slow_after)
+                && (inner.shut.is_some() || inner.in_flight.may_take_slow())
+        };
+        let slow_is_due = |inner: &Inner| {
+            may_take_slow(inner) && (inner.shut.is_some() || since.elapsed() >= slow_after)
         };
         while (inner.batches.is_empty() || is_held(&inner))
             && inner.tasks == 0
+            && !inner.in_flight.has_slow_time()
             && !slow_is_due(&inner)
             && !inner.shut.as_ref().is_some_and(ShutReason::is_closed)
         {
-            let slow_after = (inner.slow.is_ready() && !is_held(&inner)).then_some(slow_after);
+            let slow_after = may_take_slow(&inner).then_some(slow_after);
             let passed = since.elapsed();
             let is_over = patience.is_some_and(|patience| passed >= patience);
             if is_over {
@@ -618,7 +626,7 @@ impl Queue {
         let mut batches = VecDeque::new();
         let mut calls = 0;
         while !is_held(&inner)
-            && batches.len() < in_flight_max.saturating_sub(inner.in_flight)
+            && batches.len() < in_flight_max.saturating_sub(inner.in_flight.batches)
             && let Some(next) = inner.batches.front()
         {
             if calls > 0 && calls + next.calls > QUICK_CALLS_MAX {
@@ -636,6 +644,7 @@ impl Queue {
             batches,
             tasks: std::mem::take(&mut inner.tasks),
             shut: inner.shut.clone(),
+            slow_time: inner.in_flight.take_slow_time(),
         };
         drop(inner);
         self.space.notify_all();
@@ -648,16 +657,14 @@ impl Queue {
     }
 
     /// Counts a batch that is proposed to a log provider.
-    pub(crate) fn admitted(&self) {
-        self.inner.lock().in_flight += 1;
+    pub(crate) fn admitted(&self, is_slow: bool) {
+        self.inner.lock().in_flight.add(is_slow);
     }
 
-    /// Counts a batch that a log provider has completed.
-    pub(crate) fn completed(&self) {
-        let mut inner = self.inner.lock();
-        assert!(inner.in_flight > 0, "each admitted batch is answered once");
-        inner.in_flight -= 1;
-        drop(inner);
+    /// Counts a batch that a log provider has completed. `slow_time` is the time of the apply of a
+    /// batch of the slow lane; zero if it was not applied.
+    pub(crate) fn completed(&self, slow_time: Option<Duration>) {
+        self.inner.lock().in_flight.remove(slow_time);
         self.work.notify_one();
     }
 

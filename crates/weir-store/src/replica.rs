@@ -507,7 +507,10 @@ impl Replica {
         let outcomes = applier
             .apply_committed(index, entry.id.term, count, &payload)
             .map_err(|error| engine.poison(error))?;
-        applier.add_cost(&outcomes, started.elapsed());
+        let time = started.elapsed();
+        let apply_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        engine.counters.apply_ns.set(apply_ns);
+        applier.add_cost(&outcomes, time);
         Ok(outcomes)
     }
 
