@@ -31,6 +31,7 @@ final class CancelMark {
                 stale = false;
             } finally {
                 stale |= !one.isOpen() && !consumed;
+                handle.keepOwnerReachable();
             }
         }
     }

@@ -12,7 +12,8 @@ public interface Fetch {
      * Fetches and enqueues pages.
      *
      * @param needs the requested pages, required pages first
-     * @throws Exception an error, which the loop over results throws
+     * @throws Exception an error, which the loop over results throws: a checked exception as the cause of an
+     *     {@link IllegalStateException}
      */
     void fetch(List<Need> needs) throws Exception;
 }

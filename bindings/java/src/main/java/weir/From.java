@@ -23,6 +23,7 @@ public final class From {
      * ({@code 2026-11-01}) or a time in RFC 3339. Other text fails with BAD_OPTION.
      */
     public static From parse(String text) {
+        Library.requireLoaded();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment argument = Lib.slice(call, text);
             MemorySegment kind = call.allocate(JAVA_INT);

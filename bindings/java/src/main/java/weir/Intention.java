@@ -1,6 +1,7 @@
 package weir;
 
 import java.util.List;
+import java.util.Objects;
 
 /**
  * One requested change. The operation decides which of the parts are used.
@@ -32,11 +33,11 @@ public final class Intention {
         this.operation = operation;
     }
 
-    /** Sets the value of a key; appends if the key is empty. */
+    /** Sets the value of a key; appends if the key is empty or null. The value must not be null. */
     public static Intention put(byte[] key, byte[] value) {
         Intention intention = new Intention(PUT);
         intention.key = key;
-        intention.value = value;
+        intention.value = Objects.requireNonNull(value, "value");
         return intention;
     }
 

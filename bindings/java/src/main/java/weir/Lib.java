@@ -20,9 +20,6 @@ import java.util.List;
  * The functions of {@code weir.h}. A handle is a number that is passed as a pointer and never dereferenced.
  */
 final class Lib {
-    /** The version of the interface that this package needs. */
-    private static final int ABI_VERSION = 7;
-
     static final int READY = 2;
     static final int NEED = 3;
     static final int DONE = 4;
@@ -139,21 +136,7 @@ final class Lib {
             FunctionDescriptor.of(ADDRESS, JAVA_LONG, ADDRESS));
     static final MethodHandle BUFFER_FREE = voidCall("weir_buffer_free");
 
-    static {
-        int version = version();
-        if (!isCompatible(version, ABI_VERSION)) {
-            throw new WeirException(ErrorCode.ABI_MISMATCH,
-                    "the library has the interface " + (version >>> 16) + "." + (version & 0xffff)
-                            + ", this package needs " + (ABI_VERSION >>> 16) + "." + (ABI_VERSION & 0xffff));
-        }
-    }
-
     private Lib() {}
-
-    /** Whether a library is compatible: an equal major version, and at least the wanted minor version. */
-    static boolean isCompatible(int library, int wanted) {
-        return library >>> 16 == wanted >>> 16 && (library & 0xffff) >= (wanted & 0xffff);
-    }
 
     /** A call of the library that may fail. */
     @FunctionalInterface
@@ -345,13 +328,5 @@ final class Lib {
         MemorySegment symbol = SYMBOLS.find(name).orElseThrow(() -> new WeirException(
                 ErrorCode.UNSUPPORTED, "the library has no function `" + name + "`: it is older than this package"));
         return LINKER.downcallHandle(symbol, shape);
-    }
-
-    private static int version() {
-        try {
-            return (int) call("weir_abi_version").invokeExact();
-        } catch (Throwable thrown) {
-            throw unexpected(thrown);
-        }
     }
 }

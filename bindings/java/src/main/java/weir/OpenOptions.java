@@ -23,7 +23,7 @@ public final class OpenOptions {
         return this;
     }
 
-    /** For {@link Durability#INTERVAL}: the longest time until a sync. */
+    /** For {@link Durability#INTERVAL}: the longest time until the sync of a write (1 s). */
     public OpenOptions interval(Duration interval) {
         this.interval = interval;
         return this;

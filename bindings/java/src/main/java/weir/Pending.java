@@ -48,6 +48,8 @@ public final class Pending implements AutoCloseable {
                 return Optional.empty();
             }
             return Optional.of(Verdicts.read(out, count, texts.get(JAVA_LONG, 0)));
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 
@@ -62,6 +64,8 @@ public final class Pending implements AutoCloseable {
             int result = Wait.inSlices(wait, time -> Lib.check(call,
                     error -> (int) Lib.PENDING_RECEIVED.invokeExact(pending, time, error)));
             return result != Lib.TIMEOUT;
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 

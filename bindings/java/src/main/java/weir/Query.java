@@ -244,6 +244,8 @@ public final class Query implements AutoCloseable {
             long query = handle.get();
             return step(out, Wait.inSlices(wait, time -> Lib.check(call, error -> (int) Lib.QUERY_WAIT.invokeExact(
                     query, time, 0, 0L, out, error))));
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 
@@ -287,7 +289,7 @@ public final class Query implements AutoCloseable {
      * remaining rows never arrive. Without this call, and without the source, {@link #next()} fails with
      * {@link ErrorCode#SOURCES_OWED}, which is not final.
      */
-    public void abandon(byte[] name) {
+    public void abandon(String name) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment argument = Lib.slice(call, name);
             long query = handle.get();
@@ -445,6 +447,10 @@ public final class Query implements AutoCloseable {
                     } catch (RuntimeException failed) {
                         throw failed;
                     } catch (Exception failed) {
+                        if (failed instanceof InterruptedException) {
+                            // The loop over results also sees that the thread was interrupted.
+                            Thread.currentThread().interrupt();
+                        }
                         throw new IllegalStateException("pages could not be fetched", failed);
                     }
                     if (advanced == before) {

@@ -41,6 +41,7 @@ final class RecordPublisher implements Flow.Publisher<Stored> {
         public synchronized void request(long n) {
             if (n <= 0) {
                 invalidRequest = new IllegalArgumentException("a demand is a number above 0");
+                endWait();
             } else {
                 demand = demand + n < 0 ? Long.MAX_VALUE : demand + n;
             }
@@ -50,10 +51,15 @@ final class RecordPublisher implements Flow.Publisher<Stored> {
         @Override
         public synchronized void cancel() {
             cancelled = true;
+            endWait();
+            notifyAll();
+        }
+
+        /** Ends a wait for records. */
+        private void endWait() {
             if (reader != null) {
                 reader.cancel();
             }
-            notifyAll();
         }
 
         /** Waits until a record is requested. Returns false if the subscription was cancelled. */
@@ -61,13 +67,26 @@ final class RecordPublisher implements Flow.Publisher<Stored> {
             while (demand == 0 && !cancelled && invalidRequest == null) {
                 wait();
             }
+            if (!isActive()) {
+                return false;
+            }
+            if (demand != Long.MAX_VALUE) {
+                demand--;
+            }
+            return true;
+        }
+
+        /** Returns false if the subscription was cancelled. Throws the error of an invalid request. */
+        private synchronized boolean isActive() {
             if (invalidRequest != null) {
                 throw invalidRequest;
             }
-            if (!cancelled && demand != Long.MAX_VALUE) {
-                demand--;
-            }
             return !cancelled;
+        }
+
+        /** The error of an invalid request, which also ends a wait for records, or otherwise this one. */
+        private synchronized Throwable errorOr(Throwable thrown) {
+            return invalidRequest != null ? invalidRequest : thrown;
         }
 
         private synchronized boolean isCancelled() {
@@ -86,7 +105,7 @@ final class RecordPublisher implements Flow.Publisher<Stored> {
                 read(opened);
             } catch (Throwable thrown) {
                 if (!isCancelled()) {
-                    subscriber.onError(thrown);
+                    subscriber.onError(errorOr(thrown));
                 }
             } finally {
                 // From here on, there is no call that a cancel must wake.
@@ -100,7 +119,7 @@ final class RecordPublisher implements Flow.Publisher<Stored> {
         }
 
         private void read(Reader from) throws InterruptedException {
-            while (!isCancelled()) {
+            while (isActive()) {
                 Optional<Page> next = from.next(WAIT);
                 if (next.isEmpty()) {
                     continue;

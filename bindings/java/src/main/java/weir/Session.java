@@ -30,7 +30,14 @@ public final class Session implements AutoCloseable {
     int check(Arena call, Wait.At work) {
         long session = handle.get();
         Lib.Call nativeCall = error -> work.run(session, error);
-        return remote ? cancelMark.check(call, nativeCall) : Lib.check(call, nativeCall);
+        if (remote) {
+            return cancelMark.check(call, nativeCall);
+        }
+        try {
+            return Lib.check(call, nativeCall);
+        } finally {
+            handle.keepOwnerReachable();
+        }
     }
 
     /** Executes intentions with the next numbers, in order. */

@@ -45,7 +45,10 @@ public final class TopicsOptions {
         return this;
     }
 
-    /** The last intention whose records are included. Default: all records that exist when the query starts. */
+    /**
+     * The last intention whose records are included. Default: all records that exist when the query starts. Not with
+     * {@link #follow}.
+     */
     public TopicsOptions asOf(long intention) {
         asOf = intention;
         return this;
@@ -78,6 +81,9 @@ public final class TopicsOptions {
     }
 
     MemorySegment fill(Arena call) {
+        if (follow && asOf != 0) {
+            throw new WeirException(ErrorCode.BAD_OPTION, "a query that follows has no asOf");
+        }
         MemorySegment into = Lib.sized(call, BYTES);
         into.set(JAVA_INT, 4, latest ? 1 : 0);
         into.set(ADDRESS, 8, Lib.texts(call, topics));

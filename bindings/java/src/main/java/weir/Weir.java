@@ -22,6 +22,10 @@ import java.util.List;
 public final class Weir implements AutoCloseable {
     /** Kind of a store that is at a server. */
     private static final int REMOTE = 2;
+    /** Default of {@link OpenOptions#interval}. */
+    private static final Duration INTERVAL = Duration.ofSeconds(1);
+    /** A longer wait is a wait of this time. */
+    private static final Duration LONGEST = Duration.ofMillis(Long.MAX_VALUE);
 
     private final boolean remote;
     private volatile long handle;
@@ -42,7 +46,8 @@ public final class Weir implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment argument = Lib.sized(call, 72);
             argument.set(JAVA_INT, 4, options.durability.ordinal());
-            argument.set(JAVA_LONG, 8, millis("interval", options.interval));
+            boolean needsDefault = options.durability == Durability.INTERVAL && options.interval.isZero();
+            argument.set(JAVA_LONG, 8, millis("interval", needsDefault ? INTERVAL : options.interval));
             argument.set(JAVA_INT, 16, (options.existing ? 1 : 0) | (options.orConnect ? 2 : 0));
             Lib.putText(call, argument, 24, options.program);
             argument.set(JAVA_LONG, 40, nonNegative("snapshotLogBytes", options.snapshotLogBytes));
@@ -151,9 +156,12 @@ public final class Weir implements AutoCloseable {
         return new Handle(owner, out.get(JAVA_LONG, 0), free);
     }
 
-    /** Converts a duration to milliseconds, rounded up; 0 if it is negative. */
+    /** Converts a duration to milliseconds, rounded up; 0 if it is negative, and at most {@link #LONGEST}. */
     static long millis(Duration span) {
-        return span.isNegative() ? 0 : span.plusNanos(999_999).toMillis();
+        if (span.isNegative()) {
+            return 0;
+        }
+        return span.compareTo(LONGEST) >= 0 ? Long.MAX_VALUE : span.plusNanos(999_999).toMillis();
     }
 
     /** Converts a duration to milliseconds, rounded up. Fails if it is negative. */

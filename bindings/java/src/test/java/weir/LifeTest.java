@@ -198,12 +198,12 @@ class LifeTest {
     @Test
     void laterMinorVersionsAreCompatible() {
         int wanted = 0x0001_0002;
-        assertTrue(Lib.isCompatible(wanted, wanted));
-        assertTrue(Lib.isCompatible(0x0001_0003, wanted));
-        assertFalse(Lib.isCompatible(0x0001_0001, wanted));
-        assertFalse(Lib.isCompatible(0x0000_0002, wanted));
-        assertFalse(Lib.isCompatible(0x0002_0002, wanted));
-        assertFalse(Lib.isCompatible(0x8001_0002, wanted));
+        assertTrue(Library.isCompatible(wanted, wanted));
+        assertTrue(Library.isCompatible(0x0001_0003, wanted));
+        assertFalse(Library.isCompatible(0x0001_0001, wanted));
+        assertFalse(Library.isCompatible(0x0000_0002, wanted));
+        assertFalse(Library.isCompatible(0x0002_0002, wanted));
+        assertFalse(Library.isCompatible(0x8001_0002, wanted));
     }
 
     @Test

@@ -59,7 +59,7 @@ final class QueryRunner implements TranscriptTest.Runner {
             case "next" -> next(rest);
             case "values" -> values(rest.split(" "));
             case "needs" -> needs();
-            case "abandon" -> query.abandon(rest.getBytes(StandardCharsets.UTF_8));
+            case "abandon" -> query.abandon(rest);
             case "explain" -> out.append(query.explain());
             case "source" -> {
                 Source source = query.source(source(parts[0], parts[1]));
