@@ -59,6 +59,7 @@ pub(crate) fn open(
     setup.attempts_max = given.attempts_max;
     setup.dead_letters = c.text(given.dead_letters, "the topic for dead letters")?;
     let from = position_of(given.from, given.value)?;
+    let member_name = c.short(given.member)?;
     let slot = registry::reserve()?;
     let mut member = store.wait_context().write(|| {
         let topic = store.weir.topic(topic)?;
@@ -68,7 +69,6 @@ pub(crate) fn open(
         setup.start = topic.offset_before(from)?.0;
         Ok(topic.group_with(name, &setup)?)
     })?;
-    let member_name = c.short(given.member)?;
     if !member_name.is_empty() {
         member = member.member(member_name);
     }

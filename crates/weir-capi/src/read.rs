@@ -70,6 +70,7 @@ pub(crate) fn open(
     let topic = c.text(topic, "the topic")?;
     let given = c.options(options)?;
     check_flags(given.flags, AWAIT, "flags")?;
+    check_flags(given.reserved, 0, "reserved")?;
     let from = position_of(given.from, given.value)?;
     let reader = store.call(|weir| {
         let topic = weir.topic(topic)?;

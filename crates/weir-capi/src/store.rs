@@ -120,7 +120,7 @@ fn millis(ms: u64, default: Duration) -> Duration {
     }
 }
 
-/// Rejects unknown flags.
+/// Rejects unknown flags. No flag of a reserved field is known.
 pub(crate) fn check_flags(flags: u32, known: u32, what: &'static str) -> Result<(), Fail> {
     if flags & !known == 0 {
         Ok(())
@@ -151,6 +151,7 @@ pub(crate) fn open(
     let directory = path(c, directory)?;
     let given = c.options(options)?;
     check_flags(given.flags, EXISTING | OR_CONNECT, "flags")?;
+    check_flags(given.reserved, 0, "reserved")?;
     let mut options = OpenOptions {
         durability: durability(&given)?,
         create: given.flags & EXISTING == 0,

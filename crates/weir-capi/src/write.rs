@@ -14,7 +14,7 @@ use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive, ReservedSlot};
-use crate::store::{Store, get_store, topic_options};
+use crate::store::{Store, check_flags, get_store, topic_options};
 
 /// Arrays of the intentions of the caller, in the form of the store.
 #[derive(Default)]
@@ -43,6 +43,7 @@ fn parts<'a>(c: &'a Caller, from: &raw::Intention) -> Result<Parts<'a>, Fail> {
         });
     }
     for step in c.array(from.steps, from.step_count)? {
+        check_flags(step.reserved, 0, "reserved")?;
         let (key, meta) = (c.short(step.key)?, c.short(step.meta)?);
         parts.steps.push(match step.operation {
             1 => TxnOp::Put {

@@ -405,6 +405,50 @@ fn invalid_calls_are_rejected() {
 }
 
 #[test]
+fn bytes_that_overlap_the_cursor_are_rejected() {
+    let mut cursor = zero::<PsycCursor>();
+    let k = &raw mut cursor;
+    let inside = Slice {
+        ptr: k.cast::<u8>().wrapping_add(16),
+        len: 4,
+    };
+    let mut parts = [zero::<PsycPart>(); 4];
+    let mut out = [0_u8; 8];
+    let (mut count, mut used) = (0, 0);
+    let (p, o, c, u) = (
+        parts.as_mut_ptr(),
+        out.as_mut_ptr(),
+        &raw mut count,
+        &raw mut used,
+    );
+    unsafe {
+        (*k).what = 1;
+        assert_eq!(weir_psyc_walk(k, inside, p, 4, c, u, NONE), BAD_OPTION);
+        (*k).what = 6;
+        for (declaration, value) in [(inside, NOTHING), (NOTHING, inside)] {
+            let done = weir_psyc_walk_struct(k, declaration, value, p, 4, c, NONE);
+            assert_eq!(done, BAD_OPTION);
+        }
+        (*k).what = 5;
+        let text = |part, name, value| {
+            let mut template = sized!(PsycTemplate);
+            template.text = part;
+            let binding = PsycBinding { name, value };
+            weir_psyc_render_text(&raw const template, k, &raw const binding, 1, o, 8, c, NONE)
+        };
+        let word = slice(b"word");
+        assert_eq!(text(inside, word, word), BAD_OPTION);
+        assert_eq!(text(word, inside, word), BAD_OPTION);
+        assert_eq!(text(word, word, inside), BAD_OPTION);
+        assert_eq!(text(word, word, word), ABSENT);
+        let mut template = sized!(PsycTemplate);
+        template.reserved = 1;
+        let reserved = weir_psyc_render_text(&raw const template, k, null(), 0, o, 8, c, NONE);
+        assert_eq!(reserved, BAD_OPTION);
+    }
+}
+
+#[test]
 fn an_output_that_overlaps_the_input_or_is_too_small_is_not_written() {
     let mut memory = *b"_nameheron..........";
     let mut size = 0;

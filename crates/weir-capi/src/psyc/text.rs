@@ -21,7 +21,18 @@ pub(super) fn standard(c: &Caller, word: Slice, out: *mut Slice) -> Result<Kind,
     Ok(Kind::Ok)
 }
 
-fn template<'c>(inputs: &NonOverlapping<'c>, given: &PsycTemplate) -> Result<Template<'c>, Fault> {
+/// The template of the caller. It must overlap neither the output nor the cursor.
+fn template<'c>(
+    inputs: &NonOverlapping<'c>,
+    cursor: &NonOverlapping<'c>,
+    given: &PsycTemplate,
+) -> Result<Template<'c>, Fault> {
+    if given.reserved != 0 {
+        return Err(Fault::new(ErrorCode::BadOption, "a reserved field is set"));
+    }
+    for part in [given.text, given.open, given.close] {
+        cursor.bytes(part)?;
+    }
     let bracket = |slice: Slice, default: &'static [u8]| {
         let bytes: &'c [u8] = inputs.bytes(slice)?;
         Ok::<_, Fault>(if bytes.is_empty() { default } else { bytes })
@@ -29,6 +40,24 @@ fn template<'c>(inputs: &NonOverlapping<'c>, given: &PsycTemplate) -> Result<Tem
     let (open, close) = (bracket(given.open, b"[")?, bracket(given.close, b"]")?);
     let template = Template::new(inputs.bytes(given.text)?).with_brackets(open, close);
     template.ok_or(Fault::new(ErrorCode::BadOption, "a bracket is empty"))
+}
+
+/// The bindings of the caller. They must overlap neither the output nor the cursor.
+fn checked_bindings<'c>(
+    inputs: &NonOverlapping<'c>,
+    cursor: &NonOverlapping<'c>,
+    ptr: *const PsycBinding,
+    count: usize,
+) -> Result<&'c [PsycBinding], Fault> {
+    let bindings = inputs.values(ptr, count, ELEMENTS_MAX)?;
+    cursor.check(ptr, count)?;
+    for (at, binding) in bindings.iter().enumerate() {
+        for part in [binding.name, binding.value] {
+            let read = inputs.bytes(part).and_then(|_| cursor.bytes(part));
+            read.map_err(|fault| fault.at_index(at))?;
+        }
+    }
+    Ok(bindings)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
@@ -49,13 +78,9 @@ pub(super) fn render(
     }
     let given = c.options(text)?;
     let (inputs, out) = c.output(out, room)?;
-    let template = template(&inputs, &given)?;
-    let bindings = inputs.values(bindings, count, ELEMENTS_MAX)?;
-    for (at, binding) in bindings.iter().enumerate() {
-        for part in [binding.name, binding.value] {
-            inputs.bytes(part).map_err(|fault| fault.at_index(at))?;
-        }
-    }
+    let (cursor_memory, _) = c.output(cursor, 1)?;
+    let template = template(&inputs, &cursor_memory, &given)?;
+    let bindings = checked_bindings(&inputs, &cursor_memory, bindings, count)?;
     inputs.check(cursor.cast_const(), 1)?;
     let position = c.optional(cursor.cast_const())?;
     let mut position = position.ok_or(ErrorCode::NullPointer)?;

@@ -252,6 +252,7 @@ pub(super) fn walk_struct(
     count: *mut usize,
 ) -> Result<Kind, Fault> {
     let (inputs, out) = outputs(c, cursor, parts, room, count)?;
+    check_cursor(c, cursor, &[declaration, bytes])?;
     let declaration = inputs.bytes(declaration)?;
     let input = inputs.bytes(bytes)?;
     let mut given = cursor_of(c, &inputs, cursor, &out)?;
@@ -281,6 +282,15 @@ fn outputs(
     c.check_output(count, 1)?;
     c.check_output(cursor, 1)?;
     Ok(c.output(parts, room)?)
+}
+
+/// Checks that the cursor, which the call also writes, does not overlap the bytes that it reads.
+fn check_cursor(c: &Caller, cursor: *mut PsycCursor, read: &[Slice]) -> Result<(), Fault> {
+    let (memory, _) = c.output(cursor, 1)?;
+    for bytes in read {
+        memory.bytes(*bytes)?;
+    }
+    Ok(())
 }
 
 /// Reads the cursor of the caller. Fails if there is no room for a part.
@@ -353,6 +363,7 @@ pub(super) fn walk(
 ) -> Result<Kind, Fault> {
     c.check_output(used, 1)?;
     let (inputs, out) = outputs(c, cursor, parts, room, count)?;
+    check_cursor(c, cursor, &[bytes])?;
     let input = inputs.bytes(bytes)?;
     let mut given = cursor_of(c, &inputs, cursor, &out)?;
     let what = given.what;

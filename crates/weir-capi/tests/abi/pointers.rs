@@ -3,8 +3,8 @@
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use weir_capi::raw::{
-    Error, Frame, Intention, Page, PageInfo, Param, Query, QueryOptions, Slice, SourceOptions,
-    Verdict, Weir,
+    Error, Frame, GroupOptions, Intention, OpenOptions, Page, PageInfo, Param, Query, QueryOptions,
+    ReadOptions, Slice, SourceOptions, Step, Verdict, Weir,
 };
 use weir_capi::*;
 
@@ -363,6 +363,53 @@ fn struct_size_is_checked() {
         options = sized!(QueryOptions);
         options.flags = 1 << 31;
         assert_eq!(open(&raw const options, null_mut()), BAD_OPTION);
+    }
+}
+
+#[test]
+fn a_reserved_field_that_is_set_is_an_error() {
+    let store = Store::new();
+    let e = null_mut();
+    let (t, mut other, mut reader) = (slice(b"t"), null_mut(), null_mut());
+    let mut opening = sized!(OpenOptions);
+    opening.reserved = 1;
+    let mut reading = sized!(ReadOptions);
+    reading.reserved = 1;
+    let mut step = zero::<Step>();
+    (step.operation, step.key, step.reserved) = (1, slice(b"k"), 1);
+    let mut intention = sized!(Intention);
+    (intention.operation, intention.topic) = (3, t);
+    (intention.steps, intention.step_count) = (&raw const step, 1);
+    let mut verdict = zero::<Verdict>();
+    unsafe {
+        let opened = weir_open(slice(b"none"), &raw const opening, &raw mut other, e);
+        assert_eq!(opened, BAD_OPTION);
+        let opened = weir_reader_open(store.store, t, &raw const reading, &raw mut reader, e);
+        assert_eq!(opened, BAD_OPTION);
+        let (given, out) = (&raw const intention, &raw mut verdict);
+        let submitted = weir_submit(store.store, given, 1, out, null_mut(), e);
+        assert_eq!(submitted, BAD_OPTION);
+    }
+}
+
+#[test]
+fn a_group_with_an_invalid_member_is_not_created() {
+    const GROUP_UNKNOWN: i32 = -322;
+    let store = Store::new();
+    let (t, g, mut group) = (slice(b"t"), slice(b"g"), null_mut());
+    let mut options = sized!(GroupOptions);
+    options.mode = 3;
+    options.member = Slice {
+        ptr: null(),
+        len: 1,
+    };
+    unsafe {
+        let given = &raw mut options;
+        let mut open = || weir_group_open(store.store, t, g, given, &raw mut group, null_mut());
+        assert_eq!(open(), NULL_POINTER);
+        // Only an existing group.
+        ((*given).member, (*given).flags) = (NOTHING, 1);
+        assert_eq!(open(), GROUP_UNKNOWN);
     }
 }
 
