@@ -190,7 +190,8 @@ void weir_trim(void);
 uint64_t weir_handles_open(void);
 
 int32_t weir_page_describe(const weir_page *page, weir_page_info *out, weir_error *error);
-/* Parts of a page. NULL and 0 if the handle is not a page, or if the page has no such part. */
+/* Parts of a page. NULL and 0 if the handle is not a page, or if the page has no such part. `count` must not
+ * be NULL. */
 const weir_item *weir_page_items(const weir_page *page, size_t *count);
 const weir_record *weir_page_records(const weir_page *page, size_t *count);
 const weir_slice *weir_page_buffers(const weir_page *page, size_t *count);
@@ -811,14 +812,15 @@ int32_t weir_query_cancel(weir_query *query);
 void weir_query_free(weir_query *query);
 
 int32_t weir_buffer_new(size_t size, weir_buffer **out, weir_error *error);
-/* The memory of a buffer, initially with any content; NULL if the handle is not a buffer. */
+/* The memory of a buffer, initially with any content. `size` may be NULL. NULL and 0 if the buffer has no
+ * bytes, the handle is not a buffer, or another thread uses it. */
 uint8_t *weir_buffer_data(weir_buffer *buffer, size_t *size);
 void weir_buffer_free(weir_buffer *buffer);
 
 int32_t weir_loans_new(weir_loans **out, weir_error *error);
-/* Removes the cookies of returned loans from the list, oldest first, and writes them to `cookies`. `left`,
- * if not NULL, receives the number of loans that are not returned, plus the number of cookies that remain
- * in the list. */
+/* Removes the cookies of returned loans from the list, oldest first, and writes them to `cookies`, which has
+ * room for `room` (at most 65,536). `count` receives their number. `left`, if not NULL, receives the number
+ * of loans that are not returned, plus the number of cookies that remain in the list. */
 int32_t weir_loans_collect(weir_loans *loans, uint64_t *cookies, size_t room, size_t *count,
                            uint64_t *left, weir_error *error);
 /* Cookies of loans that return later are lost. */

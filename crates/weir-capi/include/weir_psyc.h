@@ -16,8 +16,9 @@
  * BATCHES. A call fills an array as far as it can. If an error in the bytes follows after some results, the
  * call returns these with WEIR_OK, and the next call returns the error.
  *
- * ERRORS. Bytes that the syntax does not allow are WEIR_E_PROTOCOL. `detail` of the error is the number in
- * docs/formats/psyc.md without its sign; `offset` is the position of the byte. A value that cannot be
+ * ERRORS. Bytes that the syntax does not allow are WEIR_E_PROTOCOL. For a packet, `detail` of the error is
+ * the number in docs/formats/psyc.md without its sign; for values and names, the number in the table of
+ * docs/formats/abi.md. `offset` is the position of the byte, or WEIR_NO_OFFSET. A value that cannot be
  * rendered is WEIR_E_BAD_REQUEST, and `detail` is WEIR_PSYC_RENDER_... For other codes, `detail` is the
  * index in the array of the caller.
  *
@@ -194,7 +195,7 @@ enum {
     WEIR_PSYC_PLACE = 3,
     WEIR_PSYC_SERVICE = 4,
     WEIR_PSYC_OTHER = 5,
-    WEIR_PSYC_FOREIGN = 6 /* another scheme than psyc: only scheme and body are set */
+    WEIR_PSYC_FOREIGN = 6 /* another scheme than psyc: only scheme, body and full are set */
 };
 
 enum { WEIR_PSYC_UNREACHABLE = 1 };
@@ -226,10 +227,11 @@ typedef struct weir_psyc_uniform {
  * scheme, 2 slashes, 3 host, 4 port, 5 transport, 6 resource, 7 channel. */
 int32_t weir_psyc_parse_uniform(weir_slice bytes, uint32_t any, weir_psyc_uniform *out, weir_error *error);
 
-/* Parse a number of 64 bits, or fail. */
+/* Parse a number of 64 bits: a signed decimal integer, and `#` with an unsigned one. WEIR_E_PROTOCOL for any
+ * other bytes, and for a number that does not fit. */
 int32_t weir_psyc_integer(weir_slice bytes, int64_t *out, weir_error *error);
 int32_t weir_psyc_list_index(weir_slice bytes, uint64_t *out, weir_error *error);
-/* Convert a _date to Unix seconds, and Unix seconds to a _date. */
+/* Convert a _date to Unix seconds, and Unix seconds to a _date. WEIR_E_PROTOCOL as above. */
 int32_t weir_psyc_date(weir_slice bytes, int64_t *unix_seconds, weir_error *error);
 int32_t weir_psyc_date_from_unix(int64_t unix_seconds, int64_t *out, weir_error *error);
 
@@ -240,7 +242,8 @@ int32_t weir_psyc_date_from_unix(int64_t unix_seconds, int64_t *out, weir_error 
 int32_t weir_psyc_inherits(weir_slice base, weir_slice word, weir_error *error);
 /* Whether the subwords of `shorter` are in `longer` in the same order: WEIR_OK or WEIR_ABSENT. */
 int32_t weir_psyc_matches(weir_slice shorter, weir_slice longer, weir_error *error);
-/* Index of the longest of `keys` that `word` inherits from, or WEIR_ABSENT. Takes linear time. */
+/* Index of the longest of `keys` that `word` inherits from, or WEIR_ABSENT. WEIR_E_PROTOCOL if `word` or a
+ * key is not a keyword; `detail` is then the index of the key. Takes linear time. */
 int32_t weir_psyc_lookup(const weir_slice *keys, size_t count, weir_slice word, size_t *index, weir_error *error);
 
 /* A compact name, and the long name for which the two ends of a circuit use it. This structure never
