@@ -205,12 +205,16 @@ fn codec(directory: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> any
         verdict(&result),
     );
     let mut shell = Command::new("sh");
-    let script = r#"printf ':_tag\t7\n\n_notice_set\n|\n|\n' | "$0""#;
+    // The length of the second content is announced, so its data arrives in parts.
+    let script =
+        r#"printf ':_tag\t7\n\n_notice_set\n|\n|\n:_tag\t8\n18\n_notice_set\nhello\n|\n' | "$0""#;
     let result = finish(shell.args(["-c", script]).arg(directory.join("psyc")));
-    report_verdict(
-        &format!("{link}: examples/psyc"),
-        prints(&result, ":_tag_relay\t7"),
-    );
+    for line in [":_tag_relay\t7", ":_tag_relay\t8"] {
+        report_verdict(
+            &format!("{link}: examples/psyc, `{line}`"),
+            prints(&result, line),
+        );
+    }
     let result = finish(&mut Command::new(directory.join("psyc_values")));
     let text = "text: psyc://lock.example/~heron has entered psyc://lock.example/@reed";
     for line in ["member two|part", text] {

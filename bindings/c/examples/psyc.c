@@ -18,7 +18,7 @@ static int is(weir_slice name, const char *text)
 /* Writes the reply to a request, with the tag of the request. */
 static void answer(weir_slice method, weir_slice tag)
 {
-    uint8_t out[1024];
+    static uint8_t out[BUFFER];
     size_t size;
     weir_psyc_modifier relay = {':', WEIR_PSYC_LENGTH_AUTO, {(const uint8_t *)"_tag_relay", 10}, tag};
     weir_psyc_packet packet = {.struct_size = sizeof packet, .routing = &relay, .routing_count = tag.len != 0};
@@ -52,7 +52,8 @@ int main(void)
         for (size_t at = 0; at < count; at++) {
             if (events[at].kind == WEIR_PSYC_ROUTING && is(events[at].name, "_tag"))
                 tag = events[at].value;
-            if (events[at].kind == WEIR_PSYC_BODY)
+            /* Data with an announced length may arrive in parts. The first event has the method. */
+            if (events[at].kind == WEIR_PSYC_BODY || events[at].kind == WEIR_PSYC_BODY_START)
                 method = events[at].name;
         }
         if (done == WEIR_READY) {

@@ -106,6 +106,52 @@ static uint64_t parse_hash(uint32_t mode, const uint8_t *from, size_t len, size_
     }
 }
 
+/* A hash of the joined elements of a list, and of its error. */
+static uint64_t list_hash(const uint8_t *from, size_t len, size_t piece, size_t capacity)
+{
+    weir_psyc_cursor cursor = {.what = WEIR_PSYC_LIST};
+    weir_psyc_part parts[CAPACITY];
+    weir_error error;
+    /* An element in parts counts only after its last part, because an error may occur before it. */
+    uint64_t sum = 0xcbf29ce484222325u, open = sum;
+    size_t used = 0, available = 0, count = 0, now = 0;
+    for (size_t calls = 0;; calls++) {
+        CHECK(calls <= 8 * len + 8);
+        weir_slice rest = place_input(from + used, available - used);
+        cursor.partial = available < len;
+        int32_t done = weir_psyc_walk(&cursor, rest, parts, capacity, &count, &now, &error);
+        if (done < 0) {
+            CHECK(done == WEIR_E_PROTOCOL && error.offset <= len);
+            CHECK(weir_psyc_walk(&cursor, rest, parts, capacity, &count, &now, NULL) == done);
+            return hash(hash(sum, &error.detail, sizeof error.detail), &error.offset, sizeof error.offset);
+        }
+        CHECK(count <= capacity && now <= rest.len);
+        for (size_t at = 0; at < count; at++) {
+            uint32_t kind = parts[at].kind;
+            check_inside(parts[at].type, rest);
+            check_inside(parts[at].value, rest);
+            if (kind <= WEIR_PSYC_ELEM_START) {
+                uint32_t whole = kind == WEIR_PSYC_ELEM_START ? WEIR_PSYC_ELEM : kind;
+                open = hash(sum, &whole, sizeof whole);
+                open = hash(open, &parts[at].sized, sizeof parts[at].sized);
+                open = hash(open, parts[at].type.ptr, parts[at].type.len);
+            }
+            open = hash(open, parts[at].value.ptr, parts[at].value.len);
+            if (kind != WEIR_PSYC_ELEM_START && kind != WEIR_PSYC_ELEM_CONT)
+                sum = open;
+        }
+        used += now;
+        if (done == WEIR_DONE) {
+            CHECK(used == len);
+            return sum;
+        }
+        if (done == WEIR_NEED) {
+            CHECK(available < len);
+            available = available + piece < len ? available + piece : len;
+        }
+    }
+}
+
 static void walk(const uint8_t *from, size_t len)
 {
     weir_slice all = place_input(from, len);
@@ -310,6 +356,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *from, size_t len)
         CHECK(parse_hash(mode, from, len, 1, 1) == whole);
         CHECK(parse_hash(mode, from, len, 7, 2) == whole);
     }
+    uint64_t list = list_hash(from, len, len + 1, CAPACITY);
+    CHECK(list_hash(from, len, 1, 1) == list);
+    CHECK(list_hash(from, len, 7, 2) == list);
     walk(from, len);
     render(from, len);
     fill_template(from, len);
