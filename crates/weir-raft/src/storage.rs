@@ -164,7 +164,9 @@ impl RaftLogStorage<Types> for LogStore {
                 }
                 Err(failed) => failed,
             };
-            let is_full = failed.error.code() == ErrorCode::DiskFull;
+            // READ_ONLY: the files of topics cannot be written at present.
+            let code = failed.error.code();
+            let is_full = matches!(code, ErrorCode::DiskFull | ErrorCode::ReadOnly);
             if !is_full || !self.disk_space.record_full() {
                 return Err(io_error(failed.error));
             }

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use weir_core::ErrorCode;
 use weir_core::exact::to_u32;
 
 use crate::checkpoint::finish;
@@ -484,29 +485,33 @@ impl Committer {
     /// their unwritten blocks is bounded.
     fn topics_stuck(&mut self) -> Option<StoreError> {
         let stuck = self.with_descriptors(|this| {
-            let mut applier = this.applier.lock();
-            let stuck = applier.topics.stuck_bytes();
-            let lacks_descriptors = stuck.is_some() && applier.topics.lack_descriptors();
+            let stuck = this.applier.lock().topics.stuck();
+            let failure = stuck.as_ref().and_then(|(_, failure)| failure.as_ref());
+            let lacks_descriptors = failure.is_some_and(StoreError::lacks_descriptors);
             (stuck, lacks_descriptors)
         });
-        // Memory is bounded, so the store rejects writes until topics can be written.
-        let needed_bytes = stuck?;
-        let free_bytes = self.disk.free_bytes().unwrap_or(0);
-        Some(StoreError::DiskFull {
-            needed_bytes,
-            free_bytes,
-        })
+        stuck.map(|(bytes, failure)| self.topics_error(bytes, failure))
     }
 
     /// Like [`topics_stuck`](Self::topics_stuck), but returns `None` if another thread is applying:
     /// the append must not wait for that thread.
     pub(crate) fn topics_stuck_now(&mut self) -> Option<StoreError> {
-        let needed_bytes = self.applier.try_lock()?.topics.stuck_bytes()?;
-        let free_bytes = self.disk.free_bytes().unwrap_or(0);
-        Some(StoreError::DiskFull {
-            needed_bytes,
-            free_bytes,
-        })
+        let (bytes, failure) = self.applier.try_lock()?.topics.stuck()?;
+        Some(self.topics_error(bytes, failure))
+    }
+
+    /// The error of writes while `bytes` of topics wait in memory and cannot be written.
+    fn topics_error(&self, bytes: u64, failure: Option<StoreError>) -> StoreError {
+        match failure {
+            Some(error) if error.code() != ErrorCode::DiskFull => StoreError::TopicsUnwritable {
+                unwritten_bytes: bytes,
+                cause: Arc::new(error),
+            },
+            _ => StoreError::DiskFull {
+                needed_bytes: bytes,
+                free_bytes: self.disk.free_bytes().unwrap_or(0),
+            },
+        }
     }
 
     /// Appends batches until an append fails. Returns the number of appended batches and the error.

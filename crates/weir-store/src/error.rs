@@ -182,6 +182,18 @@ pub enum StoreError {
         /// Bytes that the file system reported as free.
         free_bytes: u64,
     },
+    /// Records cannot be written to the files of topics, and the memory for such records is used up.
+    /// Nothing was written. Reads continue, and writes resume when the files can be written.
+    #[error(
+        "the store accepts no writes, because {unwritten_bytes} bytes of topics cannot be written: \
+         {cause}"
+    )]
+    TopicsUnwritable {
+        /// Bytes that wait in memory.
+        unwritten_bytes: u64,
+        /// The last failure. Not a lack of space, which is [`DiskFull`](Self::DiskFull).
+        cause: Arc<StoreError>,
+    },
     /// A size or count above its limit; nothing was written.
     #[error("{what}: {value}, the limit is {limit}")]
     LimitExceeded {
@@ -442,6 +454,13 @@ impl StoreError {
                 needed_bytes: *needed_bytes,
                 free_bytes: *free_bytes,
             },
+            Self::TopicsUnwritable {
+                unwritten_bytes,
+                cause,
+            } => Self::TopicsUnwritable {
+                unwritten_bytes: *unwritten_bytes,
+                cause: Arc::clone(cause),
+            },
             Self::Poisoned { cause } => Self::Poisoned {
                 cause: Arc::clone(cause),
             },
@@ -518,6 +537,7 @@ impl StoreError {
             Self::InDoubt { .. } | Self::PartlyLogged { .. } => ErrorCode::Indeterminate,
             Self::Panicked { .. } => ErrorCode::Internal,
             Self::DiskFull { .. } => ErrorCode::DiskFull,
+            Self::TopicsUnwritable { .. } => ErrorCode::ReadOnly,
             Self::LimitExceeded { .. } => ErrorCode::TooLarge,
             Self::IndexOutOfRange { .. } => ErrorCode::BadRequest,
             Self::Gone { .. } | Self::RecordsGone { .. } => ErrorCode::Gone,
@@ -577,6 +597,7 @@ impl StoreError {
             | Self::ChangedWhileRead { .. }
             | Self::ReadOnlyLimit { .. }
             | Self::DiskFull { .. }
+            | Self::TopicsUnwritable { .. }
             | Self::Io { .. }
             | Self::ProgramUnable { .. }
             | Self::Elsewhere { .. }
@@ -587,7 +608,9 @@ impl StoreError {
     /// Whether a retry can succeed.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Locked { .. } | Self::DiskFull { .. } => Retry::Later,
+            Self::Locked { .. } | Self::DiskFull { .. } | Self::TopicsUnwritable { .. } => {
+                Retry::Later
+            }
             Self::Poisoned { .. }
             | Self::InDoubt { .. }
             | Self::Panicked { .. }

@@ -81,6 +81,7 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
         }
         StoreError::DiskFull { .. } => Refused::plain(ErrorCode::ReadOnly),
         StoreError::Poisoned { .. }
+        | StoreError::TopicsUnwritable { .. }
         | StoreError::InDoubt { .. }
         | StoreError::PartlyLogged { .. } => Refused::new(error.code(), error.to_string()),
         StoreError::Closed => Refused::plain(ErrorCode::Draining),

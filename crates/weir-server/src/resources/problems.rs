@@ -68,6 +68,7 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
         }
         StoreError::Closed => (ErrorCode::Draining, ""),
         StoreError::Poisoned { .. }
+        | StoreError::TopicsUnwritable { .. }
         | StoreError::InDoubt { .. }
         | StoreError::PartlyLogged { .. } => {
             let code = error.code();

@@ -19,16 +19,19 @@ const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
 /// Bytes of unwritten blocks above which a sink that cannot write accepts no more records.
 const STUCK_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX;
 
-/// Writes the closed blocks of one topic. Returns whether the write failed because no descriptor
-/// was free.
-fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize) -> bool {
+/// Writes the closed blocks of one topic.
+fn flush(
+    engine: &Engine,
+    writer: &mut TopicWriter,
+    unwritten_bytes: &mut usize,
+) -> Result<(), StoreError> {
     *unwritten_bytes -= writer.unwritten_bytes();
     let flushed = writer.flush();
     if flushed.is_err() {
         engine.counters.derived_write_errors.add(1);
     }
     *unwritten_bytes += writer.unwritten_bytes();
-    flushed.is_err_and(|error| error.lacks_descriptors())
+    flushed
 }
 
 /// Writers that continue after the segments that a snapshot lists, by topic number.
@@ -71,8 +74,6 @@ pub(crate) struct Topics {
     /// Bytes of all published blocks, whether they are in files or not.
     published_bytes: u64,
     discard: Discard,
-    /// Whether a write of the last round failed because no descriptor was free.
-    lack_descriptors: bool,
     /// For each topic without a writer, the highest segment number on disk.
     skip: BTreeMap<TopicId, u32>,
 }
@@ -88,7 +89,6 @@ impl Topics {
             unwritten_bytes: 0,
             published_bytes: 0,
             discard: Discard::default(),
-            lack_descriptors: false,
             skip: BTreeMap::new(),
         }
     }
@@ -194,39 +194,36 @@ impl Topics {
     }
 
     /// Writes the blocks of full topics, or of all topics if too many bytes are unwritten. A failed
-    /// write is counted and retried later; the log has the records.
-    pub(crate) fn write_out(&mut self) {
+    /// write is counted and retried later; the log has the records. Returns the last failure.
+    pub(crate) fn write_out(&mut self) -> Option<StoreError> {
         let all = self.unwritten_bytes > UNWRITTEN_BYTES_MAX;
         let full = std::mem::take(&mut self.full);
-        let mut lacks_descriptors = false;
+        let mut failure = None;
         for id in &full {
             if let Some(writer) = self.writers.get_mut(id.index()) {
-                lacks_descriptors |= flush(&self.engine, writer, &mut self.unwritten_bytes);
+                let flushed = flush(&self.engine, writer, &mut self.unwritten_bytes);
+                failure = flushed.err().or(failure);
             }
         }
         self.full = full;
         self.full.clear();
         if all {
             for writer in &mut self.writers {
-                lacks_descriptors |= flush(&self.engine, writer, &mut self.unwritten_bytes);
+                let flushed = flush(&self.engine, writer, &mut self.unwritten_bytes);
+                failure = flushed.err().or(failure);
             }
         }
-        self.lack_descriptors = lacks_descriptors;
+        failure
     }
 
-    /// Retries the writes. Returns the number of unwritten bytes if there are still too many to
-    /// accept more.
-    pub(crate) fn stuck_bytes(&mut self) -> Option<u64> {
+    /// Retries the writes. If there are still too many unwritten bytes to accept more, returns their
+    /// number and the last failure.
+    pub(crate) fn stuck(&mut self) -> Option<(u64, Option<StoreError>)> {
         if self.unwritten_bytes <= STUCK_BYTES_MAX {
             return None;
         }
-        self.write_out();
-        (self.unwritten_bytes > STUCK_BYTES_MAX).then_some(self.unwritten_bytes as u64)
-    }
-
-    /// Whether a write of the last round failed because no descriptor was free.
-    pub(crate) fn lack_descriptors(&self) -> bool {
-        self.lack_descriptors
+        let failure = self.write_out();
+        (self.unwritten_bytes > STUCK_BYTES_MAX).then_some((self.unwritten_bytes as u64, failure))
     }
 
     /// Closes, publishes and writes the open blocks of all topics.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::{ConsequenceOffset, Effect, ErrorCode};
 use weir_store::disk::{FileDisk, SimDisk, SimFailure, SimOp};
-use weir_store::error::IoVerb;
+use weir_store::error::{IoVerb, Retry};
 use weir_store::{Durability, OpenOptions, Store, StoreError};
 
 use crate::crash::{Image, Progress, check};
@@ -376,7 +376,17 @@ fn topics_that_cannot_be_written_for_long_make_the_store_read_only() {
         }
         assert!(written < 200, "memory grows without a limit");
     };
-    assert!(matches!(refusal, StoreError::DiskFull { .. }), "{refusal}");
+    assert!(
+        matches!(refusal, StoreError::TopicsUnwritable { .. }),
+        "{refusal}"
+    );
+    assert_eq!(refusal.code(), ErrorCode::ReadOnly);
+    assert_eq!(refusal.retry(), Retry::Later);
+    let text = refusal.to_string();
+    assert!(
+        text.contains("topics/") && text.contains("os error 5"),
+        "{text}"
+    );
     assert!(written > 64, "a short failure must not reject writes");
     let page = store.get("t", b"k").unwrap().unwrap();
     assert_eq!(page.iter().next().unwrap().unwrap().offset.0, written + 1);
