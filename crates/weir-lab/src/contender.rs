@@ -107,7 +107,7 @@ pub fn profile() -> String {
 }
 
 /// The built-in contenders, each with a description.
-pub const BUILT_IN: [(&str, &str); 57] = [
+pub const BUILT_IN: [(&str, &str); 58] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -286,6 +286,10 @@ pub const BUILT_IN: [(&str, &str); 57] = [
         "writes the store that `weir-open` opens, and aborts",
     ),
     (
+        "shares",
+        "uses 30 % and 70 % of its time in two functions; for tests of the lab",
+    ),
+    (
         "spin",
         "an integer loop of `units` steps; for tests and `noise`",
     ),
@@ -357,6 +361,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-adf-show" => Box::new(Adf::new(Work::Show)),
         "json-tree" => Box::new(Adf::new(Work::Tree)),
         "weir-crash" => Box::new(store::open::Crash::default()),
+        "shares" => Box::new(synthetic::KnownShares),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),
         "wrong" => Box::new(synthetic::Synthetic::new(1)),

@@ -148,9 +148,10 @@ impl Figures {
             let Some(other) = self.cells.get(&(name.to_owned(), cell.workload.clone())) else {
                 continue;
             };
-            let pairs = self.of_cell(number, "wall");
-            for (a, b) in pairs.iter().zip(self.of_cell(*other, "wall")) {
-                distances.push((a / b).ln().abs());
+            for block in &self.blocks {
+                let wall = |cell: usize| block.get(&(cell, "wall".to_owned()));
+                let pair = wall(number).zip(wall(*other));
+                distances.extend(pair.map(|(a, b)| (a / b).ln().abs()));
             }
         }
         percentile_of_sorted(&sorted(&distances), 0.95)

@@ -81,6 +81,12 @@ fn verdicts(set: u64, factor: f64) -> (Verdict, Verdict) {
 }
 
 fn summary(set: u64, factor: f64) -> Summary {
+    let (experiment, plan, blocks) = measured(set, factor);
+    Summary::new(&experiment, &plan, &blocks)
+}
+
+/// A result set in which b takes `factor` times as long as a.
+fn measured(set: u64, factor: f64) -> (Experiment, Plan, Vec<Block>) {
     let experiment = Experiment::parse(EXPERIMENT, Path::new("t.toml")).unwrap();
     let cells = [("a", 1.0), ("b", factor), ("a~twin", 1.0)];
     let plan = Plan {
@@ -131,7 +137,20 @@ fn summary(set: u64, factor: f64) -> Summary {
         Block { head, samples }
     };
     let blocks: Vec<Block> = (0..BLOCKS).map(block).collect();
-    Summary::new(&experiment, &plan, &blocks)
+    (experiment, plan, blocks)
+}
+
+#[test]
+fn the_noise_floor_compares_twins_within_a_block() {
+    let (experiment, plan, mut blocks) = measured(1, 1.0);
+    let whole = Summary::new(&experiment, &plan, &blocks).noise_floor;
+    // The twin failed in the first block.
+    if let Some(first) = blocks.first_mut() {
+        first.samples.retain(|sample| sample.cell != 2);
+    }
+    let without = Summary::new(&experiment, &plan, &blocks).noise_floor;
+    // Blocks differ by up to a fifth, twins by a few per cent at most.
+    assert!(whole < 0.03 && without < 0.03, "{whole} and {without}");
 }
 
 #[test]

@@ -4,10 +4,12 @@
 //! a relative noise of `noise`, and CPU time of `cpus` CPUs (default 1). So a test of the statistics
 //! knows the true times and does not depend on a clock. `reports`, like `rate=5,p50_us=7`, are
 //! further metrics for each iteration. With `listen`, it listens on a free port, and writes the
-//! number of the socket to a file in `dir`. [`Spin`] executes `units` steps of real work.
+//! number of the socket to a file in `dir`. [`Spin`] executes `units` steps of real work, and
+//! [`KnownShares`] divides its time between two functions.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hint::black_box;
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -163,6 +165,70 @@ impl Contender for Spin {
         let mut touch = 0u64;
         for _ in 0..iterations {
             touch = touch.wrapping_add(integer_loop(units));
+        }
+        let (wall_ns, cpu_ns) = watch.stop();
+        Ok(Timed {
+            wall_ns,
+            cpu_ns,
+            touch,
+            extra: BTreeMap::new(),
+        })
+    }
+}
+
+/// Uses 30 % of its CPU time in one function and 70 % in another, for tests of profiles.
+#[derive(Debug, Default)]
+pub struct KnownShares;
+
+/// Steps of a percent of an iteration.
+const PERCENT_STEPS: u64 = 20_000;
+
+/// Dependent steps of integer arithmetic. Without a call, so that the time is that of the caller.
+#[inline(always)]
+#[allow(clippy::inline_always)] // in builds without optimisation, too
+fn steps(count: u64) -> u64 {
+    let (mut x, mut at) = (count, 0);
+    while at < count {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        at += 1;
+    }
+    x
+}
+
+/// Uses 30 % of the time.
+#[inline(never)]
+pub fn use_thirty_percent() -> u64 {
+    steps(black_box(30 * PERCENT_STEPS))
+}
+
+/// Uses 70 % of the time.
+#[inline(never)]
+pub fn use_seventy_percent() -> u64 {
+    steps(black_box(70 * PERCENT_STEPS))
+}
+
+impl Contender for KnownShares {
+    fn load(&mut self, _input: usize, _fields: &Fields) -> Result<(), ContenderError> {
+        Ok(())
+    }
+
+    fn check(&mut self, input: usize) -> Result<Answer, ContenderError> {
+        let touch = self.run(input, 1)?.touch;
+        Ok(Answer {
+            touch,
+            ..Answer::default()
+        })
+    }
+
+    fn run(&mut self, _input: usize, iterations: u64) -> Result<Timed, ContenderError> {
+        let watch = Stopwatch::start();
+        let mut touch = 0u64;
+        for _ in 0..iterations {
+            touch = touch
+                .wrapping_add(use_thirty_percent())
+                .wrapping_add(use_seventy_percent());
         }
         let (wall_ns, cpu_ns) = watch.stop();
         Ok(Timed {

@@ -271,3 +271,88 @@ fn a_disturbed_machine_decides_nothing_and_exits_with_4() {
     }
     assert!(!section(&report, "Figures").contains("| spin "), "{report}");
 }
+
+/// The share of the samples in `folded` with a frame that contains `name`.
+fn share_of(folded: &str, name: &str) -> f64 {
+    let (mut all, mut found) = (0, 0);
+    for line in folded.lines() {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        let count: u32 = count.parse().unwrap();
+        all += count;
+        if stack.contains(name) {
+            found += count;
+        }
+    }
+    f64::from(found) / f64::from(all)
+}
+
+#[test]
+fn a_profile_shows_the_known_shares_of_two_functions() {
+    let dir = laboratory(&PINNED.replace("\"spin\"", "\"shares\""));
+    let words = ["profile", "t", "--allow-debug", "--seconds", "3"];
+    let out = run(dir.path(), &words);
+    let message = text(&out.stderr);
+    if out.status.code() == Some(2) && message.contains("`perf`") {
+        // This machine has no `perf`.
+        return;
+    }
+    assert_eq!(out.status.code(), Some(0), "{message}");
+    let folded = result_set(dir.path()).join("shares-w.folded");
+    let folded = fs::read_to_string(folded).unwrap();
+    for (name, expected) in [("use_thirty_percent", 0.30), ("use_seventy_percent", 0.70)] {
+        let share = share_of(&folded, name);
+        assert!((share - expected).abs() < 0.03, "{name}: {share}");
+    }
+}
+
+/// Only on a machine without other work, because other tests disturb blocks, too: with
+/// `WEIR_LAB_IDLE=1` in the environment.
+#[test]
+fn exactly_the_blocks_with_a_disturber_are_disturbed() {
+    if std::env::var_os("WEIR_LAB_IDLE").is_none() {
+        return;
+    }
+    let file = PINNED.replace("blocks = 3", "blocks = 8");
+    let dir = laboratory(&file.replace("samples = 10", "samples = 50"));
+    let mut child = lab(dir.path(), &["run", "t", "--allow-debug"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut burner = None;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.starts_with("block 2 of ") {
+            burner = Some(Burner::start());
+        }
+        if line.starts_with("block 4 of ") {
+            burner = None;
+        }
+    }
+    assert!(burner.is_none() && child.wait().unwrap().success());
+    let report = fs::read_to_string(result_set(dir.path()).join("report.md")).unwrap();
+    let rows = section(&report, "Blocks and canary").lines().map(words);
+    let disturbed = rows.filter(|row| row.contains(&"disturbed"));
+    let disturbed: Vec<&str> = disturbed.filter_map(|row| row.get(1).copied()).collect();
+    assert_eq!(disturbed, ["3", "4"], "{report}");
+}
+
+#[test]
+fn reports_are_equal_to_the_stored_ones() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("blocks")).unwrap();
+    let inputs = ["experiment.toml", "fingerprint.json", "plan.json"].map(str::to_owned);
+    let blocks = (0..7).map(|block| format!("blocks/B{block:03}.jsonl"));
+    for name in inputs.into_iter().chain(blocks) {
+        fs::copy(golden.join(&name), dir.path().join(&name)).unwrap();
+    }
+    let out = run(dir.path(), &["report", "."]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    // After an intended change: `weir-lab report crates/weir-lab/tests/golden`.
+    for name in ["report.md", "report.html", "figures.csv", "summary.json"] {
+        let made = fs::read_to_string(dir.path().join(name)).unwrap();
+        let stored = fs::read_to_string(golden.join(name)).unwrap();
+        let difference = made.lines().zip(stored.lines()).find(|(a, b)| a != b);
+        assert!(made == stored, "{name} differs first at {difference:?}");
+    }
+}
