@@ -235,7 +235,9 @@ impl Store {
     /// [`group_step`](Self::group_step) moves the cursor at once. If the write fails and a later
     /// attempt can succeed, the store retries it.
     ///
-    /// A later reset or delete of the group through this store discards the scheduled move.
+    /// A later reset or delete of the group through this store discards the scheduled move. A reset
+    /// through another node of a cluster ends the generation of an owner, but not a scheduled move of
+    /// generation 0, which is applied after the reset.
     pub fn move_cursor(
         &self,
         topic: &str,
