@@ -25,7 +25,7 @@ use self::histogram::Histogram;
 use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Shape, field, wide};
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::report::{Failure, FailureContext};
 use crate::settings::durability_text;
 
@@ -206,10 +206,10 @@ impl Bench<'_> {
     /// Returns the store for one client: a new connection, or a clone of the store that this
     /// process has open.
     fn client(&self) -> anyhow::Result<Weir> {
-        let url = match (self.weir.local(), place::place(self.caller)?) {
+        let url = match (self.weir.local(), place::location(self.caller)?) {
             (Some(_), _) => return Ok(self.weir.clone()),
-            (None, Where::Server(url)) => url.to_owned(),
-            (None, Where::Directory(at)) => format!("unix:{at}/{SOCKET_FILE}"),
+            (None, Location::Server(url)) => url.to_owned(),
+            (None, Location::Directory(at)) => format!("unix:{at}/{SOCKET_FILE}"),
         };
         let options = place::connect_options(self.caller)?;
         let connected = Weir::connect_with(&url, &options);

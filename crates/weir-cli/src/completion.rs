@@ -16,7 +16,7 @@ use clap_complete::env::Shells;
 use weir::Weir;
 
 use crate::caller::Caller;
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::report;
 
 /// The function that bash calls. It calls the function of the completer.
@@ -116,10 +116,10 @@ fn topics(typed: &OsStr, caller: ReadCaller) -> Vec<CompletionCandidate> {
 }
 
 fn names(caller: &Caller) -> Option<Vec<String>> {
-    let weir = match place::place(caller).ok()? {
+    let weir = match place::location(caller).ok()? {
         // Without a lock, so that a completion blocks no other process.
-        Where::Directory(at) => Weir::open_read_only(at).ok()?,
-        Where::Server(_) => place::open(caller, Access::Read).ok()?,
+        Location::Directory(at) => Weir::open_read_only(at).ok()?,
+        Location::Server(_) => place::open(caller, Access::Read).ok()?,
     };
     let topics = weir.topics(false).ok()?;
     Some(topics.into_iter().map(|topic| topic.name).collect())

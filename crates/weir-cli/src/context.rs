@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::context_file::{Context, Contexts};
 use crate::credentials::Credentials;
 use crate::output::{Cell, Field, Format, Shape, field, wide};
-use crate::place::{self, Where};
+use crate::place::{self, Location};
 use crate::report::{Failure, FailureContext, note, usage};
 
 #[derive(Debug, Args)]
@@ -210,8 +210,8 @@ fn absolute_place(place: &str) -> anyhow::Result<String> {
     Ok(match place.strip_prefix("unix:") {
         Some(path) => format!("unix:{}", absolute(path)?),
         None => match place::parse(place)? {
-            Where::Server(url) => url.to_owned(),
-            Where::Directory(path) => absolute(path)?,
+            Location::Server(url) => url.to_owned(),
+            Location::Directory(path) => absolute(path)?,
         },
     })
 }

@@ -26,7 +26,7 @@ use weir_jira::client::Client;
 use weir_jira::replica::{Replica, VALUE_BYTES_MAX};
 
 use crate::caller::Caller;
-use crate::place::{self, Access, PROGRAM, Where};
+use crate::place::{self, Access, Location, PROGRAM};
 use crate::progress::Progress;
 use crate::report::{Failure, note};
 
@@ -186,9 +186,9 @@ fn replica(caller: &Caller, access: Access, name: &str) -> anyhow::Result<Replic
 }
 
 fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
-    match place::place(caller)? {
-        Where::Directory(at) => open_directory(caller, Path::new(at), access),
-        Where::Server(_) => place::open(caller, access),
+    match place::location(caller)? {
+        Location::Directory(at) => open_directory(caller, Path::new(at), access),
+        Location::Server(_) => place::open(caller, access),
     }
 }
 

@@ -73,8 +73,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     crash::watch();
-    // If the handler cannot be installed, only exceeding that limit kills the process; no warning
-    // is needed.
+    // If the handler cannot be installed, only a write beyond the limit on file sizes kills the
+    // process; no warning is needed.
     drop(interrupt::ignore_file_size_signal());
     clap_complete::CompleteEnv::with_factory(cli::Cli::build).complete();
     let cli = cli::Cli::read();

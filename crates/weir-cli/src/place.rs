@@ -50,9 +50,9 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Where the store of a command is.
+/// The location of the store of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Where<'a> {
+pub(crate) enum Location<'a> {
     /// In a directory.
     Directory(&'a str),
     /// At a server. The text is an address for `Weir::connect`.
@@ -72,9 +72,9 @@ pub(crate) fn open_as(
     program: &str,
     wait: Duration,
 ) -> anyhow::Result<Weir> {
-    let weir = match place(caller)? {
-        Where::Server(url) => connect(caller, url)?,
-        Where::Directory(at) => {
+    let weir = match location(caller)? {
+        Location::Server(url) => connect(caller, url)?,
+        Location::Directory(at) => {
             let (at, progress) = (Path::new(at), Progress::default());
             open_at(caller, at, access, program, wait, true, &progress, |_| {})?
         }
@@ -418,8 +418,8 @@ pub(crate) fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> any
     if caller.tool { failure.tool() } else { failure }.into()
 }
 
-/// The place of the call.
-pub(crate) fn place(caller: &Caller) -> anyhow::Result<Where<'_>> {
+/// The location of the store of the call.
+pub(crate) fn location(caller: &Caller) -> anyhow::Result<Location<'_>> {
     parse(&caller.settings.at.value)
 }
 
@@ -432,9 +432,9 @@ fn is_address(at: &str) -> bool {
 }
 
 /// Parses a directory or the address of a server.
-pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
+pub(crate) fn parse(at: &str) -> anyhow::Result<Location<'_>> {
     let scheme = match at.split_once("://") {
-        _ if at.starts_with("unix:") => return Ok(Where::Server(at)),
+        _ if at.starts_with("unix:") => return Ok(Location::Server(at)),
         None if is_address(at) => {
             let host = if at.starts_with(':') { "localhost" } else { "" };
             let failure = Failure::new(
@@ -449,8 +449,8 @@ pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
                 ))
                 .into());
         }
-        None => return Ok(Where::Directory(at)),
-        Some(("weir" | "weirs", _)) => return Ok(Where::Server(at)),
+        None => return Ok(Location::Directory(at)),
+        Some(("weir" | "weirs", _)) => return Ok(Location::Server(at)),
         Some((scheme, _)) => scheme,
     };
     let failure = Failure::new(
@@ -477,9 +477,9 @@ pub(crate) fn directory<'a>(
     verb: &str,
     instead: &str,
 ) -> anyhow::Result<&'a str> {
-    match place(caller)? {
-        Where::Directory(at) => Ok(at),
-        Where::Server(url) => {
+    match location(caller)? {
+        Location::Directory(at) => Ok(at),
+        Location::Server(url) => {
             let what = format!("{verb} cannot use the server {url}");
             let why = "this command needs the directory of a store, not the address of a server";
             let failure = Failure::new(ErrorCode::BadAddress, what);
@@ -504,7 +504,7 @@ fn warn(caller: &Caller) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Where, can_be_read, is_address, parse};
+    use super::{Location, can_be_read, is_address, parse};
 
     #[test]
     fn an_address_without_a_scheme_is_no_directory() {
@@ -512,7 +512,7 @@ mod tests {
             assert!(is_address(at) && parse(at).is_err(), "{at}");
         }
         for at in ["data", "./127.0.0.1:7071", "a:b", "store:99999", "/x/y:1"] {
-            assert_eq!(parse(at).ok(), Some(Where::Directory(at)), "{at}");
+            assert_eq!(parse(at).ok(), Some(Location::Directory(at)), "{at}");
         }
     }
 

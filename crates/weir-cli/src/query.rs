@@ -30,7 +30,7 @@ use self::topics::Topics;
 use crate::caller::Caller;
 use crate::follower::{self, FOLLOW_PAUSE, FollowerProgress};
 use crate::output::{Format, Shape};
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::report::{Failure, note, usage};
 use crate::settings;
 
@@ -405,9 +405,9 @@ fn directory(caller: &Caller, args: &QueryArgs) -> anyhow::Result<Option<PathBuf
     if !args.follow || args.explain {
         return Ok(None);
     }
-    Ok(match place::place(caller)? {
-        Where::Directory(at) => Some(PathBuf::from(at)),
-        Where::Server(_) => None,
+    Ok(match place::location(caller)? {
+        Location::Directory(at) => Some(PathBuf::from(at)),
+        Location::Server(_) => None,
     })
 }
 

@@ -32,7 +32,7 @@ use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 
 use self::backups::Backups;
 use crate::caller::Caller;
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::progress::Progress;
 use crate::report::{self, Failure, FailureContext, note, stdout};
 
@@ -208,7 +208,7 @@ const SOCKET_NAME_BYTES_MAX: usize = 105;
 /// The socket in the directory of the call, through which other processes find the server. `None`
 /// if its path would be too long for the system.
 fn socket(caller: &Caller) -> Option<PathBuf> {
-    let Ok(Where::Directory(at)) = place::place(caller) else {
+    let Ok(Location::Directory(at)) = place::location(caller) else {
         return None;
     };
     let path = Path::new(at).join(SOCKET_FILE);

@@ -12,7 +12,7 @@ use crate::bytes::hex;
 use crate::caller::Caller;
 use crate::disk;
 use crate::output::{Cell, Field, Shape, field, wide};
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::report::FailureContext;
 
 #[derive(Debug, Args)]
@@ -227,7 +227,7 @@ fn budget(name: &str, budget: BudgetStatus) -> (String, String) {
 
 /// Bytes of all files of a store that this process has open.
 fn data_bytes(caller: &Caller, weir: &Weir) -> anyhow::Result<Option<u64>> {
-    let Where::Directory(at) = place::place(caller)? else {
+    let Location::Directory(at) = place::location(caller)? else {
         return Ok(None);
     };
     let is_local = weir.local().is_some();

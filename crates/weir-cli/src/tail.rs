@@ -30,7 +30,7 @@ use crate::caller::Caller;
 use crate::follower::{FOLLOW_PAUSE, FollowerProgress, access, open, open_now};
 use crate::group::{self, Until};
 use crate::output::{Output, Shape};
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::query::{check_consumer, filter_failed, parse_param};
 use crate::record;
 use crate::report::{Failure, FailureContext, note, usage};
@@ -163,15 +163,15 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
-    match place::place(caller)? {
-        Where::Server(_) => {
+    match place::location(caller)? {
+        Location::Server(_) => {
             let weir = place::open(caller, Access::Read)?;
             while state.left > 0 {
                 // Ends if the server is unreachable, and later continues after the printed records.
                 Follow::new(&weir).run(&mut state, &mut out)?;
             }
         }
-        Where::Directory(at) => directory(caller, Path::new(at), &mut state, &mut out)?,
+        Location::Directory(at) => directory(caller, Path::new(at), &mut state, &mut out)?,
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -185,7 +185,7 @@ fn as_group(
     follow: bool,
     out: &mut Output,
 ) -> anyhow::Result<()> {
-    if follow && let Where::Directory(at) = place::place(caller)? {
+    if follow && let Location::Directory(at) = place::location(caller)? {
         return directory_as_group(caller, Path::new(at), names, limit, out);
     }
     let weir = place::open(caller, Access::Change)?;

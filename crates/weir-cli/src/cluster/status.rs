@@ -10,7 +10,7 @@ use weir::{ClusterStatus, ConnectOptions, ErrorCode, MemberStatus, Weir};
 
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::report::{Failure, FailureContext, note};
 
 /// Maximum time for the response of a node.
@@ -93,9 +93,9 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let first = ask(&weir).failed(|| "cannot read the status".to_owned())?;
     let Some(first) = first else {
         let at = &caller.settings.at.value;
-        let why = match place::place(caller)? {
-            Where::Directory(_) => "it is a directory that nothing serves as a node",
-            Where::Server(_) => "the server is not a node of a cluster",
+        let why = match place::location(caller)? {
+            Location::Directory(_) => "it is a directory that nothing serves as a node",
+            Location::Server(_) => "the server is not a node of a cluster",
         };
         let failure = Failure::new(ErrorCode::BadOption, format!("{at} is not a cluster"));
         return Err(failure.because(why).into());

@@ -22,7 +22,7 @@ use crate::bytes::{json_bytes, json_string, json_value, printable};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, time, wide};
 use crate::paint::{DIM, paint};
-use crate::place::{self, Access, Where};
+use crate::place::{self, Access, Location};
 use crate::report::{self, Failure, FailureContext};
 use crate::verdict;
 
@@ -117,12 +117,12 @@ pub(super) fn history(caller: &Caller, tracer: &Arc<Tracer>) -> anyhow::Result<H
 
 /// Opens the history of the call's store; programs run on `host`.
 pub(super) fn history_on(caller: &Caller, host: Arc<dyn ProgramHost>) -> anyhow::Result<History> {
-    match place::place(caller)? {
-        Where::Directory(at) => {
+    match place::location(caller)? {
+        Location::Directory(at) => {
             let history = History::open(Path::new(at), Some(host));
             history.failed(|| format!("cannot read the store in {at}"))
         }
-        Where::Server(url) => {
+        Location::Server(url) => {
             let weir = place::open(caller, Access::Read)?;
             let history = weir.history(Some(host));
             history.map_err(|error| {
