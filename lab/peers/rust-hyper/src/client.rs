@@ -29,6 +29,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// Due time of the first request, in nanoseconds of the monotonic clock.
+    pub begun_ns: u64,
     /// Nanoseconds from the due time of the first request to the last response.
     pub wall_ns: u64,
     /// Latency of each request in nanoseconds, in the order of the responses.
@@ -127,6 +129,7 @@ impl Client {
             }
             heard = now_ns();
         }
+        outcome.begun_ns = begun;
         outcome.wall_ns = heard - begun;
         Ok(outcome)
     }
@@ -300,5 +303,117 @@ mod tests {
         assert_eq!(outcome.latencies.len(), 20);
         let shortest = outcome.latencies.iter().min().unwrap();
         assert!(*shortest > 45_000_000, "{shortest}");
+    }
+
+    const REQUESTS: usize = 300;
+    const STALL: Duration = Duration::from_millis(200);
+
+    /// When a server had a request, and when it began to respond.
+    struct Served {
+        received: u64,
+        responded: u64,
+    }
+
+    /// Whether the server stalls before it answers request `number`.
+    fn is_stalled(number: usize) -> bool {
+        number % 100 == 50
+    }
+
+    /// Runs `REQUESTS` requests on one connection against a server that stalls at 1 % of them.
+    fn against_a_stalling_server(params: &Params) -> (Outcome, Vec<Served>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
+            let mut buffer = [0; 4096];
+            let mut serve = |number| {
+                assert!(stream.read(&mut buffer).unwrap() > 0);
+                let received = now_ns();
+                if is_stalled(number) {
+                    std::thread::sleep(STALL);
+                }
+                let responded = now_ns();
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                    .unwrap();
+                Served {
+                    received,
+                    responded,
+                }
+            };
+            (0..REQUESTS).map(&mut serve).collect::<Vec<Served>>()
+        });
+        let mut client = Client::connect(address, 1).unwrap();
+        let outcome = client.run(params, 1).unwrap();
+        let served = server.join().unwrap();
+        assert_eq!(outcome.latencies.len(), REQUESTS);
+        (outcome, served)
+    }
+
+    /// The computed latency of a request is that of a server which needs no time except the stalls.
+    /// The client must report at least this. It cannot have an answer before the server responded, and
+    /// it had the answer when the server received the next request. So the bounds do not depend on the
+    /// speed of the machine.
+    #[test]
+    fn latencies_of_an_open_loop_include_each_stall() {
+        let params = params(&[("requests", "300"), ("connections", "1"), ("rate", "1000")]);
+        let (outcome, served) = against_a_stalling_server(&params);
+        let mut schedule = Schedule::new(&params, 1, outcome.begun_ns);
+        let (mut done, mut computed) = (0, Vec::new());
+        while let Some(due) = schedule.peek(u64::MAX) {
+            schedule.next();
+            let number = computed.len();
+            let stall = if is_stalled(number) {
+                STALL.as_nanos() as u64
+            } else {
+                0
+            };
+            done = due.max(done) + stall;
+            computed.push(done - due);
+            let latency = outcome.latencies[number];
+            assert!(latency >= done - due, "{number}: {latency}");
+            assert!(latency >= served[number].responded.saturating_sub(due));
+            if let Some(next) = served.get(number + 1) {
+                assert!(latency <= next.received - due, "{number}: {latency}");
+            }
+        }
+        // Requests that were due during a stall are late, so more than 1 % are.
+        computed.sort_unstable();
+        let mut latencies = outcome.latencies;
+        latencies.sort_unstable();
+        let p90 = REQUESTS * 9 / 10 - 1;
+        assert!(computed[p90] > STALL.as_nanos() as u64);
+        assert!(latencies[p90] >= computed[p90]);
+    }
+
+    #[test]
+    fn latencies_of_a_closed_loop_include_only_their_own_stall() {
+        let params = params(&[("requests", "300"), ("connections", "1")]);
+        let (outcome, served) = against_a_stalling_server(&params);
+        for (number, latency) in outcome.latencies.iter().enumerate() {
+            let stalled = *latency >= STALL.as_nanos() as u64;
+            assert!(stalled || !is_stalled(number), "{number}: {latency}");
+            let before = number.checked_sub(1).map(|before| served[before].responded);
+            if let (Some(before), Some(next)) = (before, served.get(number + 1)) {
+                assert!(*latency <= next.received - before, "{number}: {latency}");
+            }
+        }
+        assert!(outcome.latencies.iter().sum::<u64>() <= outcome.wall_ns);
+    }
+
+    #[test]
+    fn a_lost_response_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            // The connection closes without a response.
+        });
+        let params = params(&[("requests", "2"), ("connections", "1")]);
+        let result = Client::connect(address, 1).unwrap().run(&params, 1);
+        server.join().unwrap();
+        assert!(result.is_err());
     }
 }
