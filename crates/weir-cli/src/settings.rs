@@ -262,11 +262,11 @@ impl Values {
     fn parse(text: &str) -> Result<Self, String> {
         let table = toml::de::DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            format!("line {}: {}", place(text, at), error.message())
+            format!("line {}: {}", line_and_column(text, at), error.message())
         })?;
         let mut values = Self::default();
         for (key, value) in table.get_ref() {
-            let at = place(text, key.span().start);
+            let at = line_and_column(text, key.span().start);
             let name: &str = key.get_ref();
             if name == "serve" {
                 values.serve = serve(text, value)?;
@@ -303,7 +303,7 @@ fn serve(
     text: &str,
     table: &toml::Spanned<toml::de::DeValue<'_>>,
 ) -> Result<Vec<(String, String, String)>, String> {
-    let at = |span: std::ops::Range<usize>| place(text, span.start);
+    let at = |span: std::ops::Range<usize>| line_and_column(text, span.start);
     let table_at = at(table.span());
     let table = table.get_ref().as_table();
     let table = table.ok_or_else(|| format!("line {table_at}: serve must be a table"))?;
@@ -330,7 +330,7 @@ fn serve(
 }
 
 /// Line and column of a byte position, from 1.
-fn place(text: &str, at: usize) -> String {
+fn line_and_column(text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
