@@ -393,6 +393,9 @@ impl Committer {
         applier.term = term;
         applier.membership = membership;
         applier.cost = ReplayCost::default();
+        if let Some(replica) = &self.replica {
+            *replica.shared.applied.lock() = applier.state();
+        }
         let counters = &self.engine.counters;
         counters.applied_index.set(index.0);
         counters.snapshot_index.set(index.0);

@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use bytes::Bytes;
+
 use self::files::{CommittedFile, PeerReportsFile, VoteFile};
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -62,6 +64,15 @@ impl DirectoryReport {
     }
 }
 
+/// The log position of the machine of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedState {
+    /// The newest applied entry; `None` if there is none.
+    pub last: Option<EntryId>,
+    /// The newest applied membership entry, and its body; `None` if there is none.
+    pub membership: Option<(EntryId, Bytes)>,
+}
+
 /// Options to open a directory as a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
@@ -86,6 +97,9 @@ pub(crate) struct Shared {
     pub(crate) allow_gaps: bool,
     pub(crate) vote: Mutex<Option<Vote>>,
     pub(crate) committed: Mutex<CommittedFile>,
+    /// The log position of the machine: a copy of that of the applier, which an apply and an
+    /// installation hold.
+    pub(crate) applied: Mutex<AppliedState>,
     pub(crate) seen: Mutex<PeerReportsFile>,
     /// Random number that this open chose.
     pub(crate) run: u64,

@@ -36,15 +36,16 @@ use crate::log::{LogIndex, LogReader, LogReaders};
 pub use crate::log_index::EntryId;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::node::files::{self, CommittedFile, VoteFile};
-pub use crate::node::{Callback, DirectoryReport, NodeOptions, Vote, new_incarnation};
+pub use crate::node::{
+    AppliedState, Callback, DirectoryReport, NodeOptions, Vote, new_incarnation,
+};
 use crate::node::{NodeFiles, ReplicaWriter, Shared};
 use crate::options::OpenOptions;
 use crate::permit::ExclusivePermit;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
 use crate::recovery::recover;
 use crate::replay::{
-    Appended, AppliedMembership, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload,
-    membership_payload,
+    Appended, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload, membership_payload,
 };
 pub use crate::ship::{ShippedSnapshot, SnapshotFile, StagedSnapshot};
 use crate::store::Store;
@@ -124,15 +125,6 @@ pub struct LogState {
     pub purged: Option<EntryId>,
     /// The newest entry, purged or not; `None` in an empty log.
     pub last: Option<EntryId>,
-}
-
-/// The log position of the machine of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AppliedState {
-    /// The newest applied entry; `None` if there is none.
-    pub last: Option<EntryId>,
-    /// The newest applied membership entry, and its body; `None` if there is none.
-    pub membership: Option<(EntryId, Bytes)>,
 }
 
 /// Identifies the node and the cluster of a directory.
@@ -503,6 +495,7 @@ impl Replica {
             });
         }
         let started = Instant::now();
+        let is_membership = matches!(entry.body, EntryBody::Membership(_));
         let (count, payload) = entry.body.into_payload();
         let outcomes = applier
             .apply_committed(index, entry.id.term, count, &payload)
@@ -511,6 +504,12 @@ impl Replica {
         let apply_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         engine.counters.apply_ns.set(apply_ns);
         applier.add_cost(&outcomes, time);
+        let mut applied = self.shared.applied.lock();
+        applied.last = Some(entry.id);
+        if is_membership {
+            *applied = applier.state();
+        }
+        drop(applied);
         Ok(outcomes)
     }
 
@@ -527,20 +526,10 @@ impl Replica {
         self.handle.engine.samples.at(index)
     }
 
-    /// Returns the log position of the machine.
+    /// Returns the log position of the machine. Does not wait for an apply or an installation.
     #[must_use]
     pub fn applied(&self) -> AppliedState {
-        let applier = self.applier.lock();
-        let index = applier.applied;
-        let last = (index > LogIndex::ZERO).then_some(EntryId {
-            term: applier.term,
-            index,
-        });
-        let membership = applier.membership.as_ref().map(|membership| {
-            let AppliedMembership { index, term, body } = membership.clone();
-            (EntryId { term, index }, body)
-        });
-        AppliedState { last, membership }
+        self.shared.applied.lock().clone()
     }
 }
 
@@ -607,6 +596,7 @@ impl Committer {
             allow_gaps: options.allow_gaps,
             vote: Mutex::new(vote.vote),
             committed: Mutex::new(committed),
+            applied: Mutex::new(self.applier.lock().state()),
             staging: Arc::default(),
         });
         self.engine
@@ -793,5 +783,69 @@ impl Committer {
         VoteFile::create(&*self.disk, store_id, node, incarnation, Some(vote))?;
         CommittedFile::open(&*self.disk, store_id)?.save(index, term)?;
         Ok(EntryId { term, index })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// A provider that drops every batch.
+    struct Dropped;
+
+    impl IntentionLog for Dropped {
+        fn propose(&self, _: ProposedBatch) {}
+
+        fn latency_class(&self) -> LatencyClass {
+            LatencyClass::Disk
+        }
+
+        fn purgeable(&self, _: EntryId) {}
+    }
+
+    #[test]
+    fn the_applied_position_does_not_wait_for_an_apply() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = NodeOptions {
+            node: 1,
+            cluster: [1; 16],
+            incarnation: 0,
+            allow_gaps: false,
+        };
+        let opened = Store::open_node(
+            directory.path(),
+            &OpenOptions::default(),
+            &node,
+            Arc::new(Dropped),
+        );
+        let (store, replica) = opened.unwrap();
+        let (term, members) = (1, Bytes::from_static(b"members"));
+        for (number, body) in [
+            EntryBody::Blank,
+            EntryBody::Membership(members.clone()),
+            EntryBody::Blank,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let index = LogIndex(number as u64 + 1);
+            let id = EntryId { term, index };
+            replica.apply(ReplicaEntry { id, body }).unwrap();
+        }
+        // An apply holds the applier.
+        let applier = replica.applier.lock();
+        let id = |index| EntryId {
+            term,
+            index: LogIndex(index),
+        };
+        let expected = AppliedState {
+            last: Some(id(3)),
+            membership: Some((id(2), members)),
+        };
+        assert_eq!(replica.applied(), expected);
+        assert_eq!(applier.state(), expected);
+        drop(applier);
+        store.close().unwrap();
     }
 }

@@ -19,6 +19,8 @@ use crate::agreement::DigestSamples;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
+use crate::log_index::EntryId;
+use crate::node::AppliedState;
 use crate::proposal::complete_waiters;
 use crate::queue::{COSTLY_FUEL, Pending, fuel_of};
 use crate::replay::{AppliedMembership, Content};
@@ -177,6 +179,17 @@ impl Applier {
         }
         self.topics.write_out();
         Ok(outcomes)
+    }
+
+    /// The log position of the machine, for a log provider.
+    pub(crate) fn state(&self) -> AppliedState {
+        let id = |term, index| EntryId { term, index };
+        let last = (self.applied > LogIndex::ZERO).then_some(id(self.term, self.applied));
+        let membership = self.membership.as_ref().map(|membership| {
+            let AppliedMembership { index, term, body } = membership.clone();
+            (id(term, index), body)
+        });
+        AppliedState { last, membership }
     }
 
     /// Adds the cost of an entry that `apply_committed` applied.
