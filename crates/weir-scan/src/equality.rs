@@ -79,6 +79,7 @@ fn same_children(a: &[u8], b: &[u8], tag: Tag, depth: u32, steps: &mut usize) ->
 fn children(bytes: &[u8], no_paths: &PathSet) -> Option<Vec<Child>> {
     let mut walk = Walk {
         bytes,
+        readable: bytes,
         paths: no_paths,
         kernel: Kernel::chosen(),
         strict: false,

@@ -80,6 +80,7 @@ fn find_values(
     }
     let mut walk = Walk {
         bytes: item,
+        readable: item,
         paths,
         kernel: Kernel::chosen(),
         strict: false,

@@ -71,6 +71,10 @@ pub fn scan_parts(
     run(page, plan, &mut all, None, |job| job.all(frames))
 }
 
+/// Number of bytes after a line that are read with it: a block less one byte, so that a kernel reads
+/// the line in whole blocks. The bytes after a frame are not read, because they may be no text.
+const READ_AFTER: usize = 63;
+
 pub(crate) fn at_item((kind, offset): Fault, item: usize) -> ScanError {
     ScanError { kind, offset, item }
 }
@@ -153,9 +157,10 @@ impl<'a> Job<'a, '_> {
         }
     }
 
-    fn walk(&self, bytes: &'a [u8]) -> Walk<'a> {
+    fn walk(&self, bytes: &'a [u8], readable: &'a [u8]) -> Walk<'a> {
         Walk {
             bytes,
+            readable,
             paths: &self.plan.paths,
             kernel: self.plan.kernel,
             strict: self.plan.level == Level::Strict,
@@ -168,7 +173,7 @@ impl<'a> Job<'a, '_> {
     /// Scans a page that is one value, with the array of items at the end of `steps`.
     fn whole(&mut self, steps: &[Step]) -> Result<(), ScanError> {
         let page = self.page;
-        let mut walk = self.walk(page);
+        let mut walk = self.walk(page, page);
         let done = self.envelope(&mut walk, steps);
         let high = walk.high;
         let done = self.utf8(page, 0, high, done);
@@ -370,7 +375,7 @@ impl<'a> Job<'a, '_> {
     /// Scans values in sequence.
     fn values(&mut self) -> Result<(), ScanError> {
         let page = self.page;
-        let mut walk = self.walk(page);
+        let mut walk = self.walk(page, page);
         let done = self.all_values(&mut walk);
         let high = walk.high;
         let done = self.utf8(page, 0, high, done);
@@ -402,7 +407,9 @@ impl<'a> Job<'a, '_> {
                 let line = self.page.get(first..end).unwrap_or(&[]);
                 let blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\r');
                 let kept = line.iter().rposition(|b| !blank(b)).unwrap_or(0);
-                self.framed(first, first + kept + 1)?;
+                let end = first + kept + 1;
+                let readable = self.page.get(..end + READ_AFTER).unwrap_or(self.page);
+                self.framed(first, end, readable)?;
                 self.part();
             }
             start = end + 1;
@@ -418,14 +425,16 @@ impl<'a> Job<'a, '_> {
                     self.passed + self.items.len(),
                 ));
             }
-            self.framed(frame.offset as usize, frame.end())?;
+            let readable = self.page.get(..frame.end()).unwrap_or(&[]);
+            self.framed(frame.offset as usize, frame.end(), readable)?;
             self.part();
         }
         Ok(())
     }
 
-    /// Scans the item `page[start..end]`.
-    fn framed(&mut self, start: usize, end: usize) -> Result<(), ScanError> {
+    /// Scans the item `page[start..end]`. `readable` is `page[..end]`, possibly with some of the
+    /// bytes after it.
+    fn framed(&mut self, start: usize, end: usize, readable: &'a [u8]) -> Result<(), ScanError> {
         let number = self.passed + self.items.len() + self.items.skipped;
         if (end - start) as u64 > self.plan.limits.item_bytes_max {
             return Err(too_large(start, number));
@@ -439,7 +448,7 @@ impl<'a> Job<'a, '_> {
             return Err(too_large(start, number));
         };
         let (items, values) = (self.items.spans.len(), self.items.values.len());
-        let mut walk = self.walk(frame);
+        let mut walk = self.walk(frame, readable);
         let at = blanks(frame, start);
         let mut done = self.item(&mut walk, at).and_then(|end| {
             let end = blanks(frame, end);

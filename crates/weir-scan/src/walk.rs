@@ -21,6 +21,9 @@ use crate::token::{self, blanks, literal, number, unexpected};
 /// The constants of a walk, and the state that it collects.
 pub(crate) struct Walk<'a> {
     pub(crate) bytes: &'a [u8],
+    /// `bytes`, and the bytes of the page after them that a kernel may read. With them, a kernel
+    /// reads the end of `bytes` as a whole block.
+    pub(crate) readable: &'a [u8],
     pub(crate) paths: &'a PathSet,
     pub(crate) kernel: &'static Kernel,
     pub(crate) strict: bool,
@@ -119,9 +122,9 @@ impl Walk<'_> {
             curly: u32::from(curly),
             max,
         };
-        let passed = match self.kernel.pass(self.bytes, at, open) {
-            Some(passed) => passed,
-            None => pass_or_fault(self.bytes, at, open)?,
+        let passed = match self.kernel.pass(self.readable, at, open) {
+            Some(passed) if passed.end <= self.bytes.len() => passed,
+            _ => pass_or_fault(self.bytes, at, open)?,
         };
         self.high |= passed.high;
         Ok(passed.end)
@@ -129,9 +132,9 @@ impl Walk<'_> {
 
     /// Reads a string whose opening quote is at `at`, and checks its escapes.
     pub(crate) fn string(&mut self, at: usize) -> Result<SkippedString, Fault> {
-        let passed = match token::short_string(self.bytes, at + 1) {
-            Some(passed) => passed,
-            None => token::long_string(self.kernel, self.bytes, at)?,
+        let passed = match token::short_string(self.readable, at + 1) {
+            Some(passed) if passed.close < self.bytes.len() => passed,
+            _ => token::long_string(self.kernel, self.bytes, at)?,
         };
         self.high |= passed.high;
         Ok(passed)
@@ -157,7 +160,9 @@ impl Walk<'_> {
             if bytes.get(at) != Some(&b'"') {
                 return Err(unexpected(bytes, at));
             }
-            let (wanted, after) = self.name(at, node)?;
+            // At `strict`, a repeated name is a fault.
+            let searched = if self.strict { u64::MAX } else { missing };
+            let (wanted, after) = self.name(at, node, searched)?;
             let name_at = at;
             at = blanks(bytes, after);
             if bytes.get(at) != Some(&b':') {
@@ -205,14 +210,25 @@ impl Walk<'_> {
             self.wanted = Some(0);
             return Ok(at);
         }
+        let close = if curly { b'}' } else { b']' };
+        if self.bytes.get(at) == Some(&close) {
+            return Ok(at + 1);
+        }
         self.pass(at, curly, self.depth_max - depth)
     }
 
     /// Reads the member name at `at`. Returns its index among the requested names, and its end.
-    fn name(&mut self, at: usize, node: &Node) -> Result<(Option<usize>, usize), Fault> {
+    /// The index may be `None` for a name whose bit in `searched` is 0.
+    fn name(
+        &mut self,
+        at: usize,
+        node: &Node,
+        searched: u64,
+    ) -> Result<(Option<usize>, usize), Fault> {
         let rest = self.bytes.get(at..).unwrap_or(&[]);
         for (index, name) in node.names.iter().enumerate() {
-            if let Some(quoted) = &name.quoted
+            if searched >> index & 1 == 1
+                && let Some(quoted) = &name.quoted
                 && quoted.starts(rest)
             {
                 return Ok((Some(index), at + quoted.bytes.len()));
@@ -221,7 +237,7 @@ impl Walk<'_> {
         let passed = self.string(at)?;
         let end = passed.close + 1;
         // Without a backslash, the comparison above would have found it, unless the name requires
-        // one.
+        // one or was not searched.
         if !passed.escaped {
             return Ok((None, end));
         }

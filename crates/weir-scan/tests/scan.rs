@@ -3,7 +3,7 @@
 
 use weir_scan::{
     BadItem, Items, Level, Limits, PART_ITEMS, Path, PathSet, Plan, ScanError, ScanErrorKind,
-    Shape, Span, Tag, Value, find, find_each, scan, scan_framed, scan_into, scan_parts,
+    Shape, Simd, Span, Tag, Value, find, find_each, scan, scan_framed, scan_into, scan_parts,
 };
 
 fn plan(shape: Shape, paths: &[&str]) -> Plan {
@@ -487,6 +487,51 @@ fn parts_have_the_items_of_a_scan() {
             match found {
                 Ok((spans, ..)) => assert_eq!(spans, frames),
                 Err(error) => assert_eq!(error.item, fault),
+            }
+        }
+    }
+}
+
+/// A kernel may read bytes after a line. They do not change the result of the line.
+#[test]
+fn a_line_does_not_depend_on_the_next_line() {
+    let path: Path = "$.a".parse().unwrap();
+    let parts = [
+        "{\"b\":[1",
+        "]}",
+        "{\"a\":\"x",
+        "\",\"b\":0}",
+        "{\"b\":[\"\\",
+        "{\"a\":\"x\"}",
+        "{\"b\":[{}],\"a\":\"y\"}",
+        "{\"a\":\"\u{e9}\",\"c\":[[]]}",
+    ];
+    for simd in Simd::ALL.iter().filter(|simd| simd.available()) {
+        let plan = |shape: Shape| {
+            let plan = Plan::new(shape, Level::Structural, std::slice::from_ref(&path));
+            plan.unwrap().with_simd(*simd).unwrap()
+        };
+        let alone = plan(Shape::Single);
+        let lines = plan(Shape::Lines).with_bad_item(BadItem::Skip).unwrap();
+        for pair in parts
+            .iter()
+            .flat_map(|a| parts.iter().map(move |b| [*a, *b]))
+        {
+            let page = format!("{}\n{}\n{}", pair[0], pair[1], "[1]\n".repeat(20));
+            let valid = pair.into_iter().filter_map(|line| {
+                let item = scan(line.as_bytes(), &alone).ok()?;
+                Some(item.value(0, 0).span.of(line.as_bytes()))
+            });
+            let valid: Vec<&[u8]> = valid.collect();
+            let found = scan(page.as_bytes(), &lines).unwrap();
+            let counts = (found.len(), found.skipped());
+            assert_eq!(counts, (valid.len() + 20, 2 - valid.len()), "{pair:?}");
+            for (at, value) in valid.into_iter().enumerate() {
+                assert_eq!(
+                    found.value(at, 0).span.of(page.as_bytes()),
+                    value,
+                    "{pair:?}"
+                );
             }
         }
     }

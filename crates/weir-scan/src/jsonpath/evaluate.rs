@@ -143,6 +143,7 @@ impl<'a> Evaluation<'a> {
     fn walk(&self) -> Walk<'_> {
         Walk {
             bytes: self.bytes,
+            readable: self.bytes,
             paths: &self.no_paths,
             kernel: Kernel::chosen(),
             strict: false,
