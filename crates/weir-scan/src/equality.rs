@@ -4,10 +4,10 @@
 //! members does not matter. If a name is repeated, only its first member counts.
 //!
 //! Invariants: recursion is bounded by the limit of nesting. A comparison takes n log n steps in the
-//! size of the values, for each level of nesting; a fingerprint takes n log n steps in all. A value
-//! that is not JSON equals no value, not even itself.
+//! size of the values, for each level of nesting, and reports each part before it reads the part. A
+//! fingerprint takes n log n steps in all. A value that is not JSON equals no value, not even itself.
 
-use crate::children::{Child, Children, tag_of};
+use crate::children::{Children, tag_of};
 use crate::error::{ScanError, ScanErrorKind};
 use crate::items::{Span, Tag};
 use crate::kernel::Kernel;
@@ -21,19 +21,28 @@ use crate::text::Text;
 use crate::token::{blanks, unexpected};
 use crate::walk::Walk;
 use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+/// Is called with a number of steps before the comparison takes them. If it breaks, the comparison
+/// ends, and its result is `false`.
+pub(crate) type Spend<'s> = dyn FnMut(usize) -> ControlFlow<()> + 's;
+
+/// Steps for each comparison of two names during a sort.
+const STEPS_PER_NAME: usize = 8;
 
 /// Whether two JSON values are equal. Surrounding white space is ignored.
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
-    equal_counted(a, b, &mut 0)
+    equal_within(a, b, &mut |_| ControlFlow::Continue(()))
 }
 
-/// As [`equal`]. Adds the bytes that were read to `steps`, once for each nesting level around them.
-pub(crate) fn equal_counted(a: &[u8], b: &[u8], steps: &mut usize) -> bool {
+/// As [`equal`]. Spends a step for each byte, once for each nesting level around it, and more steps
+/// for sorting the members of objects.
+pub(crate) fn equal_within(a: &[u8], b: &[u8], spend: &mut Spend<'_>) -> bool {
     let long = |value: &[u8]| value.len() as u64 > PAGE_BYTES_LIMIT;
     if long(a) || long(b) {
         return false;
     }
-    same(trim(a), trim(b), Limits::default().depth_max, steps)
+    same(trim(a), trim(b), Limits::default().depth_max, spend)
 }
 
 fn trim(value: &[u8]) -> &[u8] {
@@ -43,8 +52,10 @@ fn trim(value: &[u8]) -> &[u8] {
     value.get(..end.map_or(0, |end| end + 1)).unwrap_or(&[])
 }
 
-fn same(a: &[u8], b: &[u8], depth: u32, steps: &mut usize) -> bool {
-    *steps += a.len() + b.len();
+fn same(a: &[u8], b: &[u8], depth: u32, spend: &mut Spend<'_>) -> bool {
+    if spend(a.len() + b.len()).is_break() {
+        return false;
+    }
     let tag = tag_of(a.first());
     if tag != tag_of(b.first()) {
         return false;
@@ -54,30 +65,64 @@ fn same(a: &[u8], b: &[u8], depth: u32, steps: &mut usize) -> bool {
         Tag::Null | Tag::False | Tag::True => a == b,
         Tag::Number => compare_numbers(a, b) == Ordering::Equal,
         Tag::String => Text::new(a) == Text::new(b),
-        Tag::Array | Tag::Object => depth > 0 && same_children(a, b, tag, depth, steps),
+        Tag::Array => depth > 0 && same_elements(a, b, depth - 1, spend),
+        Tag::Object => depth > 0 && same_members(a, b, depth - 1, spend),
     }
 }
 
-fn same_children(a: &[u8], b: &[u8], tag: Tag, depth: u32, steps: &mut usize) -> bool {
+fn same_elements(a: &[u8], b: &[u8], depth: u32, spend: &mut Spend<'_>) -> bool {
     let no_paths = PathSet::none();
-    let (Some(first), Some(second)) = (children(a, &no_paths), children(b, &no_paths)) else {
+    let (mut walk, mut other) = (walk_over(a, &no_paths), walk_over(b, &no_paths));
+    let mut first = Children::new(&mut walk, 0);
+    let mut second = Children::new(&mut other, 0);
+    loop {
+        match (first.next(), second.next()) {
+            (None, None) => return true,
+            (Some(Ok(x)), Some(Ok(y)))
+                if same(x.value.span.of(a), y.value.span.of(b), depth, spend) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn same_members(a: &[u8], b: &[u8], depth: u32, spend: &mut Spend<'_>) -> bool {
+    let (Some(first), Some(second)) = (members(a, spend), members(b, spend)) else {
         return false;
     };
-    let mut first = first;
-    let mut second = second;
-    if tag == Tag::Object {
-        first = unique(a, first);
-        second = unique(b, second);
-    }
     first.len() == second.len()
-        && first.iter().zip(&second).all(|(x, y)| {
-            name_of(a, x) == name_of(b, y)
-                && same(x.value.span.of(a), y.value.span.of(b), depth - 1, steps)
-        })
+        && first
+            .iter()
+            .zip(&second)
+            .all(|((name, value), (other, its))| {
+                name == other && same(value.of(a), its.of(b), depth, spend)
+            })
 }
 
-fn children(bytes: &[u8], no_paths: &PathSet) -> Option<Vec<Child>> {
-    let mut walk = Walk {
+/// The decoded name and the value of each member, sorted by name; only the first member of each
+/// name. `None` if the object is not JSON, or `spend` breaks. The names are copies: borrowed bytes
+/// may change, and a sort may panic if the order of its elements changes.
+fn members(object: &[u8], spend: &mut Spend<'_>) -> Option<Vec<(Vec<u8>, Span)>> {
+    let no_paths = PathSet::none();
+    let mut walk = walk_over(object, &no_paths);
+    let mut members = Vec::new();
+    for child in Children::new(&mut walk, 0) {
+        let child = child.ok()?;
+        let mut name = Vec::new();
+        Text::new(child.name.unwrap_or_default().of(object)).decode_into(&mut name);
+        members.push((name, child.value.span));
+    }
+    let rounds = (usize::BITS - members.len().leading_zeros()) as usize;
+    if spend(members.len() * rounds * STEPS_PER_NAME).is_break() {
+        return None;
+    }
+    // The sort is stable, so the first of several equal names stays first.
+    members.sort_by(|x, y| x.0.cmp(&y.0));
+    members.dedup_by(|x, y| x.0 == y.0);
+    Some(members)
+}
+
+fn walk_over<'a>(bytes: &'a [u8], no_paths: &'a PathSet) -> Walk<'a> {
+    Walk {
         bytes,
         readable: bytes,
         paths: no_paths,
@@ -86,22 +131,7 @@ fn children(bytes: &[u8], no_paths: &PathSet) -> Option<Vec<Child>> {
         wanted: None,
         depth_max: Limits::default().depth_max,
         high: false,
-    };
-    Children::new(&mut walk, 0)
-        .collect::<Result<Vec<_>, _>>()
-        .ok()
-}
-
-fn name_of<'a>(bytes: &'a [u8], child: &Child) -> Text<'a> {
-    Text::new(child.name.unwrap_or_default().of(bytes))
-}
-
-/// The members sorted by name; only the first member of each name.
-fn unique(bytes: &[u8], mut members: Vec<Child>) -> Vec<Child> {
-    // The sort is stable, so the first of several equal names stays first.
-    members.sort_by(|x, y| name_of(bytes, x).cmp(&name_of(bytes, y)));
-    members.dedup_by(|x, y| name_of(bytes, x) == name_of(bytes, y));
-    members
+    }
 }
 
 /// A hash of the value, computed with `hash`. Equal values have equal fingerprints; different
@@ -248,7 +278,8 @@ fn canonical(literal: &[u8], out: &mut Vec<u8>) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{equal, fingerprint};
+    use super::{STEPS_PER_NAME, equal, equal_within, fingerprint};
+    use std::ops::ControlFlow;
 
     /// FNV-1a, sufficient to distinguish test values.
     fn hash(bytes: &[u8]) -> u128 {
@@ -330,6 +361,26 @@ mod tests {
         ] {
             assert!(read(broken).is_err(), "{broken}");
         }
+    }
+
+    /// Members are sorted, so a comparison of many costs more than their bytes.
+    #[test]
+    fn the_sort_of_members_costs_steps() {
+        let members: Vec<String> = (0..64).map(|n| format!("\"{n}\":0")).collect();
+        let object = format!("{{{}}}", members.join(","));
+        let mut steps = 0;
+        let found = equal_within(object.as_bytes(), object.as_bytes(), &mut |more| {
+            steps += more;
+            ControlFlow::Continue(())
+        });
+        assert!(found && steps >= 2 * (object.len() + 64 * 6 * STEPS_PER_NAME));
+        // A comparison ends before it exceeds the limit.
+        let mut calls = 0;
+        let found = equal_within(object.as_bytes(), object.as_bytes(), &mut |_| {
+            calls += 1;
+            ControlFlow::Break(())
+        });
+        assert!(!found && calls == 1);
     }
 
     #[test]

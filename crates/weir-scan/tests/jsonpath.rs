@@ -316,6 +316,19 @@ fn an_evaluation_can_be_cancelled() {
     assert_eq!(filter.matches(item.as_bytes(), &limited), Err(OutOfSteps));
 }
 
+/// The steps of a comparison are counted before they are taken, so that it can be cancelled.
+#[cfg_attr(miri, ignore = "reads 300,000 bytes at each of 128 levels")]
+#[test]
+fn a_comparison_of_deep_values_can_be_cancelled() {
+    let (open, close) = ("[".repeat(400), "]".repeat(400));
+    let deep = format!("{open}{}0{close}", "1,".repeat(75_000));
+    let item = format!("{{\"a\":{deep},\"b\":{deep}}}");
+    let filter = Filter::parse("@.a == @.b").unwrap();
+    let unlimited = Countdown(Cell::new(u32::MAX));
+    assert_eq!(filter.matches(item.as_bytes(), &unlimited), Err(OutOfSteps));
+    assert!(unlimited.0.get() < u32::MAX - 1);
+}
+
 #[test]
 fn a_pattern_outside_the_standard_has_a_reason() {
     for known in ["a+", "[0-9]{2,}", "\\p{L}", "", "a|b", "\\?", "\\$"] {

@@ -2,7 +2,7 @@
 
 use super::ast::Comparison;
 use crate::children::tag_of;
-use crate::equality::equal_counted;
+use crate::equality::{Spend, equal_within};
 use crate::items::Tag;
 use crate::number::compare_numbers;
 use crate::text::Text;
@@ -74,24 +74,24 @@ impl ComparedValue<'_> {
     }
 }
 
-/// Compares two values. Adds the steps for arrays and objects to `steps`.
+/// Compares two values. `spend` receives the steps for arrays and objects before they are taken.
 pub(super) fn compare(
     comparison: Comparison,
     a: &ComparedValue<'_>,
     b: &ComparedValue<'_>,
-    steps: &mut usize,
+    spend: &mut Spend<'_>,
 ) -> bool {
     match comparison {
-        Comparison::Equal => same(a, b, steps),
-        Comparison::NotEqual => !same(a, b, steps),
+        Comparison::Equal => same(a, b, spend),
+        Comparison::NotEqual => !same(a, b, spend),
         Comparison::Less => less(a, b),
         Comparison::Greater => less(b, a),
-        Comparison::LessOrEqual => less(a, b) || same(a, b, steps),
-        Comparison::GreaterOrEqual => less(b, a) || same(a, b, steps),
+        Comparison::LessOrEqual => less(a, b) || same(a, b, spend),
+        Comparison::GreaterOrEqual => less(b, a) || same(a, b, spend),
     }
 }
 
-fn same(a: &ComparedValue<'_>, b: &ComparedValue<'_>, steps: &mut usize) -> bool {
+fn same(a: &ComparedValue<'_>, b: &ComparedValue<'_>, spend: &mut Spend<'_>) -> bool {
     if a.tag() != b.tag() {
         return false;
     }
@@ -99,7 +99,7 @@ fn same(a: &ComparedValue<'_>, b: &ComparedValue<'_>, steps: &mut usize) -> bool
         Tag::Undefined | Tag::Null | Tag::False | Tag::True => true,
         Tag::String => a.text() == b.text(),
         Tag::Number => compare_numbers(a.json(), b.json()) == Ordering::Equal,
-        Tag::Array | Tag::Object => equal_counted(a.json(), b.json(), steps),
+        Tag::Array | Tag::Object => equal_within(a.json(), b.json(), spend),
     }
 }
 

@@ -30,7 +30,7 @@ type Visit<'v> = dyn FnMut(usize) -> Flow + 'v;
 /// Steps for examining a value, in addition to those for its bytes.
 const STEPS_PER_VALUE: u64 = 8;
 
-/// Steps for each byte of a pattern from the data, and for each step of its program.
+/// Steps for each byte of a pattern from the data.
 const COMPILE: usize = 8;
 
 /// Steps between two checks whether the caller still needs the result.
@@ -291,10 +291,10 @@ impl<'a> Evaluation<'a> {
             Logical::Not(part) => !self.logical(part, current),
             Logical::Compare(comparison, a, b) => {
                 let (a, b) = (self.operand(a, current), self.operand(b, current));
-                let mut steps = 0;
                 let paid = self.spend(a.work_with(&b));
-                let found = paid.is_continue() && compare(*comparison, &a, &b, &mut steps);
-                (steps == 0 || self.spend(steps).is_continue()) && found
+                paid.is_continue()
+                    && compare(*comparison, &a, &b, &mut |steps| self.spend(steps))
+                    && !self.stopped.get()
             }
             Logical::Exists(inner) => {
                 self.spend(0).is_continue() && self.nodes(inner, current, 1) > 0
@@ -336,7 +336,7 @@ impl<'a> Evaluation<'a> {
                     Pattern::Fixed(regex) => regex.as_ref().is_some_and(matches),
                     Pattern::Computed(operand) => {
                         let pattern = self.operand(operand, current);
-                        // Charges for reading and compiling the pattern.
+                        // Charges for reading the pattern.
                         if self.spend(pattern.json().len() * COMPILE).is_break() {
                             return false;
                         }
@@ -346,9 +346,10 @@ impl<'a> Evaluation<'a> {
                         let mut decoded = Vec::new();
                         pattern.decode_into(&mut decoded);
                         let decoded = String::from_utf8(decoded).ok();
-                        let regex = decoded.and_then(|pattern| Regex::parse(&pattern));
-                        let size = regex.as_ref().map_or(0, Regex::size);
-                        if self.spend(size * COMPILE).is_break() {
+                        let mut work = 0;
+                        let regex =
+                            decoded.and_then(|pattern| Regex::parse_counted(&pattern, &mut work));
+                        if self.spend(work).is_break() {
                             return false;
                         }
                         regex.as_ref().is_some_and(matches)
@@ -501,6 +502,21 @@ mod tests {
 
     use super::super::{Filter, OutOfSteps};
     use super::Evaluation;
+
+    /// The pattern is compiled again for each evaluation.
+    #[test]
+    fn the_compilation_of_a_pattern_in_the_data_costs_steps() {
+        let optional = "a?".repeat(31);
+        for (pattern, least) in [("(a{1000}){5}", 32_768), (optional.as_str(), 5_000)] {
+            let item = format!("{{\"text\":\"x\",\"pattern\":\"{pattern}\"}}");
+            let filter = Filter::parse("match(@.text, @.pattern)").unwrap();
+            let found = filter.paths.find(item.as_bytes());
+            let evaluation = Evaluation::new(item.as_bytes(), 0, &found, &(), 1_000_000);
+            assert_eq!(evaluation.test(&filter.expression), Ok(false));
+            let steps = 1_000_000 - evaluation.left.get();
+            assert!(steps >= least, "{pattern}: {steps} steps");
+        }
+    }
 
     /// Kernels decide independently, so their results must agree.
     #[test]

@@ -23,6 +23,9 @@ const PROGRAM_MAX: usize = 4096;
 /// Number of tried positions after which work is charged.
 const DUE_MAX: usize = 4096;
 
+/// Work for each step of a program that is compiled.
+const STEP_WORK: usize = 8;
+
 /// Number of ranges of characters, or of marks of program positions, that are charged as one
 /// position.
 const WORK_SHARE: usize = 8;
@@ -100,13 +103,23 @@ enum Node {
 impl Regex {
     /// Parses an expression. `None` if the text is not an expression of RFC 9485, or is too large.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::parse_counted(text, &mut 0)
+    }
+
+    /// As [`parse`](Self::parse). Adds the work of the compilation to `work`, also if the program
+    /// is too large.
+    pub(super) fn parse_counted(text: &str, work: &mut usize) -> Option<Self> {
         let node = Parser::new(text).all()?;
         let mut program = Vec::new();
-        compile(&node, &mut program)?;
-        push(&mut program, Step::Match)?;
+        let compiled = compile(&node, &mut program).and_then(|()| push(&mut program, Step::Match));
+        *work += program.len() * STEP_WORK;
+        compiled?;
         let small = (program.len() <= 64).then(|| {
+            let mut positions = ActivePositions::new(program.len());
             let places = 0..program.len();
-            places.map(|place| reached(&program, place)).collect()
+            places
+                .map(|place| reached(&program, place, &mut positions, work))
+                .collect()
         });
         Some(Self { program, small })
     }
@@ -123,11 +136,6 @@ impl Regex {
             Some(_) => format!("it needs more than {PROGRAM_MAX} steps"),
             None => parser.fault(),
         })
-    }
-
-    /// Number of steps in the program.
-    pub(super) fn size(&self) -> usize {
-        self.program.len()
     }
 
     /// Whether the whole text, or some part of it, matches. From time to time, `charge` is called
@@ -321,11 +329,18 @@ impl ActivePositions {
     }
 }
 
-/// The positions that are reached from `place` in a program of at most 64 steps.
-fn reached(program: &[Step], place: usize) -> [ReachedPositions; 4] {
+/// The positions that are reached from `place` in a program of at most 64 steps. Adds the number of
+/// positions that were tried to `work`.
+fn reached(
+    program: &[Step],
+    place: usize,
+    positions: &mut ActivePositions,
+    work: &mut usize,
+) -> [ReachedPositions; 4] {
     [0, 1, 2, 3].map(|flags: u32| {
-        let mut positions = ActivePositions::new(program.len());
+        positions.clear();
         positions.add(program, place, flags & 1 == 1, flags & 2 == 2);
+        *work += positions.tried;
         ReachedPositions {
             places: positions
                 .list
