@@ -548,10 +548,13 @@ impl Plan {
         }
     }
 
-    /// Returns whether equal selected values are adjacent.
+    /// Returns whether equal selected values are adjacent. Different arrays that rank equally may
+    /// alternate.
     pub(crate) fn distinct_in_order(&self) -> bool {
         match (self.select, self.keys.as_slice()) {
-            (Select::Path(path), [key, ..]) => key.column == Column::Path(path),
+            (Select::Path(path), [key, ..]) => {
+                key.column == Column::Path(path) && self.complex == Complex::Error
+            }
             _ => false,
         }
     }

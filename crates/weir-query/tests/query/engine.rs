@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use weir_core::ErrorCode;
 use weir_query::{
-    Bounds, Budgets, Frames, Meta, PageIn, Query, QueryText, ResultPage, Shape, SourceOptions,
-    Span, Step,
+    Bounds, Budgets, Complex, Frames, Meta, PageIn, Query, QueryText, ResultPage, Shape,
+    SourceOptions, Span, Step,
 };
 
 use crate::drive::compile;
@@ -307,6 +307,29 @@ fn a_failed_query_has_no_token_and_rejects_pages() {
     assert_eq!(query.buffered_bytes(), 0);
     let error = query.next(one).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled);
+}
+
+/// All arrays rank equally, so an array may return after another one.
+#[test]
+fn equal_arrays_that_are_not_adjacent_are_omitted_by_distinct() {
+    let plan = compile(&QueryText {
+        order: "$.k".into(),
+        select: "$.k".into(),
+        distinct: true,
+        complex: Complex::Rank,
+        ..QueryText::default()
+    });
+    for sorted in [false, true] {
+        let mut query = Query::new(Arc::clone(&plan), Budgets::default());
+        let source = query.add_source(SourceOptions {
+            sorted,
+            ..SourceOptions::default()
+        });
+        let page = Bytes::from_static(b"[{\"k\":1},{\"k\":[1]},{\"k\":[2]},{\"k\":[1.0]}]");
+        query.enqueue(source.unwrap(), page, None).unwrap();
+        let items: Vec<Vec<u8>> = ready(&mut query).iter().map(<[u8]>::to_vec).collect();
+        assert_eq!(items, [&b"1"[..], b"[1]", b"[2]"], "sorted: {sorted}");
+    }
 }
 
 #[test]
