@@ -392,7 +392,8 @@ impl Query {
 
     /// Fills the page with results. Returns `true` at the end of all results.
     fn fill(&mut self, out: &mut PageBuilder) -> Result<bool, QueryError> {
-        let runs = self.mode == Some(Mode::Merge) && self.stages.fold.is_none();
+        let runs = matches!(self.mode, Some(Mode::Merge | Mode::Sequential));
+        let runs = runs && self.stages.fold.is_none();
         while !out.is_full() && self.stages.limit != Some(0) {
             match self.pull()? {
                 NextItem::Source(source) if runs => self.pass_run_through_stages(source, out)?,

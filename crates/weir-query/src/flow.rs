@@ -100,8 +100,11 @@ impl Query {
 
     /// Returns a bound of key prefixes: the source stays on top of the merge while its keys
     /// are below the bound. `None` if the last item was not from this source: then finding
-    /// the bound costs more than it saves.
+    /// the bound costs more than it saves. In the mode `Sequential`, above all prefixes.
     fn run_bound(&mut self, source: u32) -> Option<u128> {
+        if self.mode == Some(Mode::Sequential) {
+            return Some(u128::MAX);
+        }
         let again = self.flow.streak == Some(source);
         self.flow.streak = Some(source);
         if !again {
@@ -113,8 +116,8 @@ impl Query {
         Some(next.map_or(u128::MAX, |next| next.key() & PREFIX))
     }
 
-    /// Passes items of the top source of a merge through the stages while the source stays
-    /// on top.
+    /// Passes items of a page of a source through the stages: of the top source of a merge
+    /// while the source stays on top, or of the source in use in the mode `Sequential`.
     pub(super) fn pass_run_through_stages(
         &mut self,
         source: u32,
@@ -139,7 +142,8 @@ impl Query {
                 // The items before it were passed on.
                 if row > began {
                     flow.last_row = Some((source, row - 1));
-                    self.refresh(source);
+                    flow.used = Some(source);
+                    self.update_merge(source);
                 }
                 return Err(error);
             }
@@ -150,7 +154,8 @@ impl Query {
             let key = head.key.reduced().prefix(descending);
             if bound.is_none_or(|bound| key >= bound) || out.is_full() || stages.limit == Some(0) {
                 flow.last_row = Some((source, row));
-                self.refresh(source);
+                flow.used = Some(source);
+                self.update_merge(source);
                 return Ok(());
             }
         }
