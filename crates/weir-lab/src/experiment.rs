@@ -89,6 +89,9 @@ pub struct Header {
     pub question: String,
     /// Another name, usually of the study that it repeats.
     pub alias: Option<String>,
+    /// What the study that it repeats did and said. The report shows it beside the claims with
+    /// `study = true`.
+    pub study: Option<String>,
     /// How contenders are driven.
     pub mode: Mode,
     /// Blocks of a run.
@@ -379,6 +382,9 @@ pub struct ClaimSpec {
     /// how often it does.
     #[serde(default)]
     pub equal: bool,
+    /// Whether the study of the experiment makes this claim.
+    #[serde(default)]
+    pub study: bool,
 }
 
 fn default_metric() -> String {
@@ -489,6 +495,9 @@ impl Experiment {
         {
             return self.invalid(format!("twin `{twin}` is not a contender"));
         }
+        if header.study.is_none() && self.claims.iter().any(|claim| claim.study) {
+            return self.invalid("a claim of a study needs the field `study` in [experiment]");
+        }
         self.claims
             .iter()
             .try_for_each(|claim| self.validate_claim(claim))
@@ -597,6 +606,11 @@ max_value = 10.0
             ("\"spin\"", "\"spun\"", "no built-in contender `spun`"),
             ("name = \"t\"", "name = \"t/../u\"", "letters, digits"),
             ("mode =", "blocks = 0\nmode =", "0 blocks"),
+            (
+                "max_value = 10.0",
+                "max_value = 10.0\nstudy = true",
+                "needs the field `study`",
+            ),
         ] {
             let text = GOOD.replacen(from, to, 1);
             let message = message_of(&text);

@@ -94,6 +94,7 @@ fn sections(
 ) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(claims(summary));
+    sections.extend(checks::study(experiment, summary));
     sections.extend(gaps(plan));
     sections.extend(failures(plan, blocks));
     sections.extend(checks::impossible(summary));

@@ -1,10 +1,34 @@
-//! Sections of the report that check its figures: rows that cannot be true, queues, and drifts.
+//! Sections of the report that check other figures: those of a study, rows that cannot be true,
+//! queues, and drifts.
 
-use super::{Part, Section, Table, significant};
+use super::{Part, Section, Table, in_words, significant};
+use crate::experiment::Experiment;
 use crate::summary::{FalseAlarms, Row, Summary};
 
 /// Maximum number of drifts that are listed.
 const DRIFTS_MAX: usize = 20;
+
+/// What the study said, and whether its claims hold here.
+pub(super) fn study(experiment: &Experiment, summary: &Summary) -> Option<Section> {
+    let said = experiment.header.study.clone()?;
+    let mut table = Table::new(&["claim of the study", "at", "here", "in words"]);
+    let claims = experiment.claims.iter().filter(|claim| claim.study);
+    for text in claims.map(|claim| &claim.text) {
+        for decision in summary.claims.iter().filter(|made| made.text == *text) {
+            table.row(vec![
+                text.clone(),
+                decision.workload.clone(),
+                decision.verdict.word().to_owned(),
+                in_words(decision, summary.noise_floor),
+            ]);
+        }
+    }
+    let mut parts = vec![Part::Text(said)];
+    if table.rows.len() > 1 {
+        parts.push(Part::Table(table));
+    }
+    Some(Section::new("The study", parts))
+}
 
 /// The rows that were removed, because they contradict the number of CPUs.
 pub(super) fn impossible(summary: &Summary) -> Option<Section> {

@@ -213,6 +213,27 @@ fn a_claim_near_its_limit_states_how_many_blocks_would_decide() {
     );
 }
 
+#[test]
+fn the_claims_of_a_study_are_judged_beside_its_words() {
+    let said = "A study found that quick takes at most half of the time of slow.";
+    let claim = |most: f64| {
+        format!(
+            "[[claim]]\ntext = \"at most {most}x\"\ncompare = [\"quick\", \"slow\"]\nexpect = \"lower\"\nmax_ratio = {most}\nstudy = true\n"
+        )
+    };
+    let file = experiment(1.5, "") + &claim(0.5) + &claim(0.9);
+    let header = format!("canary = false\nstudy = \"{said}\"");
+    let report = report_of(&file.replace("canary = false", &header));
+    let study = section(&report, "The study");
+    assert!(study.starts_with(&format!("\n{said}\n")), "{study}");
+    for (claim, verdict) in [("at most 0.5x", "DOES NOT HOLD"), ("at most 0.9x", "holds")] {
+        let found = words(row(study, claim));
+        assert_eq!(found.get(2..4), Some(&["w", verdict][..]), "{study}");
+    }
+    // Claims of our own are not in this section.
+    assert!(!study.contains("quick is quicker"), "{study}");
+}
+
 /// A process that uses the CPU of contenders until it is dropped.
 struct Burner(std::process::Child);
 
