@@ -1,9 +1,13 @@
 /*
  * Mistakes that a C caller can make, run under the sanitizers: NULL, handles of a wrong type or already
  * released, lengths beyond any memory, a page released by another thread after its query, two threads in one
- * handle.
+ * handle. Also a server that closes connections, while SIGPIPE ends the process.
  */
+#include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "text.h"
 
@@ -154,6 +158,44 @@ static void two_threads(void)
     weir_query_free(query);
 }
 
+/* Closes each connection at once, and resets it, so that a write of the client fails. */
+static void *close_connections(void *listener)
+{
+    struct linger none = {.l_onoff = 1};
+    int peer;
+    while ((peer = accept(*(int *)listener, NULL, NULL)) >= 0) {
+        shutdown(peer, SHUT_WR);
+        setsockopt(peer, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+        close(peer);
+    }
+    return NULL;
+}
+
+/* Connects often, because the client may write before or after the reset. */
+static void broken_connections(void)
+{
+    static const char *const schemes[] = {"weir", "weirs"};
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t len = sizeof at;
+    char address[64];
+    pthread_t thread;
+    weir *store;
+    weir_connect_options options = {.struct_size = sizeof options, .connect_ms = 100};
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    CHECK(listener >= 0 && bind(listener, (struct sockaddr *)&at, len) == 0 && listen(listener, 16) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&at, &len) == 0);
+    CHECK(pthread_create(&thread, NULL, close_connections, &listener) == 0);
+    for (int round = 0; round < 20; round++) {
+        snprintf(address, sizeof address, "%s://127.0.0.1:%d", schemes[round % 2], ntohs(at.sin_port));
+        CHECK(weir_connect(slice(address), &options, &store, NULL) < 0);
+    }
+    shutdown(listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(listener);
+}
+
 /* The argument is a directory for a store. */
 int main(int count, char **words)
 {
@@ -163,6 +205,7 @@ int main(int count, char **words)
     options_of_reads(words[1]);
     released_elsewhere();
     two_threads();
+    broken_connections();
     CHECK(weir_handles_open() == 0);
     return 0;
 }

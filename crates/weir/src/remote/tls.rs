@@ -5,6 +5,7 @@
 //! - No thread waits for the socket while it locks the session. So a reader never waits for a
 //!   writer that waits for the reader of the peer.
 //! - No bytes are sent in clear text, and every peer is verified.
+//! - A broken connection raises no SIGPIPE, which would end a process that does not ignore it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, Read, Write};
@@ -121,7 +122,8 @@ impl TlsStream {
         socket.set_read_timeout(Some(time))?;
         socket.set_write_timeout(Some(time))?;
         while session.is_handshaking() {
-            session.complete_io(&mut &socket).map_err(explained)?;
+            let socket = &mut WithoutSigpipe(&socket);
+            session.complete_io(socket).map_err(explained)?;
         }
         socket.set_write_timeout(None)?;
         Ok(Self {
@@ -203,6 +205,26 @@ impl TlsStream {
             }
         }
         (&self.socket).write_all(out)
+    }
+}
+
+/// A socket for a handshake. A plain write to a [`TcpStream`] suppresses SIGPIPE; its vectored write,
+/// which a session uses, does not.
+struct WithoutSigpipe<'s>(&'s TcpStream);
+
+impl Read for WithoutSigpipe<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl Write for WithoutSigpipe<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
