@@ -563,11 +563,6 @@ impl Index {
                 }
                 found
             }
-            Condition::Not(part) => {
-                let mut found = within.clone();
-                found.subtract(&self.select_entries(part, within, context));
-                found
-            }
             Condition::Compare {
                 field,
                 operator: Operator::Contains,
@@ -662,6 +657,11 @@ impl Index {
         // No field has the empty text as a value.
         for text in texts.filter(|text| !text.is_empty()) {
             found.union(&self.with_value(field, text));
+        }
+        if values.contains(&Operand::Empty) {
+            let mut empty = self.all();
+            empty.subtract(&self.with_value(field, ""));
+            found.union(&empty);
         }
         found
     }

@@ -41,8 +41,6 @@ pub enum Condition {
     And(Vec<Self>),
     /// At least one condition is true.
     Or(Vec<Self>),
-    /// The condition is false.
-    Not(Box<Self>),
     /// A field is compared with values: one, or several for IN.
     Compare {
         /// Name of the field, in lower case.
@@ -82,6 +80,22 @@ pub enum Operator {
     ContainsNot,
 }
 
+impl Operator {
+    /// The operator that NOT makes of this one.
+    fn negated(self) -> Self {
+        match self {
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::Greater => Self::LessEqual,
+            Self::GreaterEqual => Self::Less,
+            Self::Less => Self::GreaterEqual,
+            Self::LessEqual => Self::Greater,
+            Self::Contains => Self::ContainsNot,
+            Self::ContainsNot => Self::Contains,
+        }
+    }
+}
+
 /// A value of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
@@ -89,4 +103,6 @@ pub enum Operand {
     Text(String),
     /// A function with its argument.
     Function(String, Option<String>),
+    /// EMPTY or NULL.
+    Empty,
 }

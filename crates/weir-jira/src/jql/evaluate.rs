@@ -133,15 +133,37 @@ fn order_key(issue: &Value, field: &str) -> (i64, String) {
             let count: i64 = count.parse().unwrap_or(0);
             (0, format!("{project}\0{count:012}"))
         }
-        _ => (
-            0,
-            texts(issue, field)
-                .into_iter()
-                .next()
-                .map(Cow::into_owned)
-                .unwrap_or_default(),
-        ),
+        "assignee" | "reporter" | "creator" => {
+            let name = issue["fields"][field]["displayName"].as_str();
+            (
+                0,
+                name.map_or_else(|| first_text(issue, field), str::to_owned),
+            )
+        }
+        _ => match custom(issue, field).and_then(Value::as_f64) {
+            Some(value) => (ordered_bits(value), String::new()),
+            None => (0, first_text(issue, field)),
+        },
     }
+}
+
+/// The first text of a field; an empty text for an empty field.
+fn first_text(issue: &Value, field: &str) -> String {
+    let first = texts(issue, field).into_iter().next();
+    first.map(Cow::into_owned).unwrap_or_default()
+}
+
+/// An integer that is ordered as `value`.
+fn ordered_bits(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    // The bits of negative numbers are in descending order.
+    if bits < 0 { bits ^ i64::MAX } else { bits }
+}
+
+/// The value of a custom field `cf[ID]`; `None` for any other field.
+fn custom<'a>(issue: &'a Value, field: &str) -> Option<&'a Value> {
+    let id = field.strip_prefix("cf[")?.strip_suffix(']')?;
+    Some(&issue["fields"][format!("customfield_{id}").as_str()])
 }
 
 fn number(value: &Value) -> i64 {
@@ -153,7 +175,6 @@ fn holds(condition: &Condition, issue: &Value, context: &Context) -> bool {
     match condition {
         Condition::And(parts) => parts.iter().all(|part| holds(part, issue, context)),
         Condition::Or(parts) => parts.iter().any(|part| holds(part, issue, context)),
-        Condition::Not(part) => !holds(part, issue, context),
         Condition::Empty { field, negated } => is_empty(issue, field) != *negated,
         Condition::Compare {
             field,
@@ -226,6 +247,9 @@ fn ordering(issue: &Value, field: &str, value: &Operand, context: &Context) -> O
 }
 
 fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool {
+    if *value == Operand::Empty {
+        return is_empty(issue, field);
+    }
     if is_date(field) {
         // Compares minutes, as Jira's literals have no seconds.
         let minute = |ms: i64| ms.div_euclid(MINUTE_MS);
@@ -235,16 +259,23 @@ fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool
     let Some(wanted) = wanted_text(value, context) else {
         return false;
     };
+    // Jira sends the number 3 as 3.0.
+    if let Some(found) = custom(issue, field).and_then(Value::as_f64) {
+        let wanted = wanted.parse::<f64>().ok();
+        return wanted.and_then(|wanted| found.partial_cmp(&wanted)) == Some(Ordering::Equal);
+    }
     texts(issue, field)
         .iter()
         .any(|text| is_equal_ignoring_case(text, wanted))
 }
 
-/// The text with which a value of a comparison is compared; `None` for a function of time.
+/// The text with which a value of a comparison is compared; `None` for a function of time, and for
+/// EMPTY.
 pub(crate) fn wanted_text<'a>(value: &'a Operand, context: &'a Context) -> Option<&'a str> {
     match value {
         Operand::Function(name, _) => (name == "currentuser").then_some(context.me.as_str()),
         Operand::Text(text) => Some(text.as_str()),
+        Operand::Empty => None,
     }
 }
 
@@ -318,6 +349,7 @@ fn moment(value: &Operand, context: &Context) -> Option<i64> {
             };
             Some(moment.timestamp().as_millisecond())
         }
+        Operand::Empty => None,
     }
 }
 
@@ -383,11 +415,7 @@ pub(crate) fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
             found.extend(comments(fields));
         }
         _ => {
-            if let Some(id) = field
-                .strip_prefix("cf[")
-                .and_then(|id| id.strip_suffix(']'))
-            {
-                let value = &fields[format!("customfield_{id}").as_str()];
+            if let Some(value) = custom(issue, field) {
                 add_parts(value, &["value", "name", "id", "displayName"]);
                 found.extend(strings(value));
                 match value {

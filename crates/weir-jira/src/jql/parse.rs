@@ -124,6 +124,29 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, JqlError> {
     Ok(found)
 }
 
+/// The condition that NOT makes of this one. As in Jira, `NOT field = value` is `field != value`,
+/// which is false for an empty field.
+fn negated(condition: Condition) -> Condition {
+    let all = |parts: Vec<Condition>| parts.into_iter().map(negated).collect();
+    match condition {
+        Condition::And(parts) => Condition::Or(all(parts)),
+        Condition::Or(parts) => Condition::And(all(parts)),
+        Condition::Compare {
+            field,
+            operator,
+            values,
+        } => Condition::Compare {
+            field,
+            operator: operator.negated(),
+            values,
+        },
+        Condition::Empty { field, negated } => Condition::Empty {
+            field,
+            negated: !negated,
+        },
+    }
+}
+
 fn sign(letters: &[char], at: usize) -> Option<&'static str> {
     let pair: String = letters.iter().skip(at).take(2).collect();
     let known = [
@@ -189,7 +212,7 @@ impl Parser {
         }
         self.depth += 1;
         let found = if self.take_word("not") || self.take_sign("!") {
-            Condition::Not(Box::new(self.not()?))
+            negated(self.not()?)
         } else if self.take_sign("(") {
             let inner = self.or()?;
             if !self.take_sign(")") {
@@ -233,18 +256,18 @@ impl Parser {
             if !self.take_sign("(") {
                 return Err(self.wrong("a list in parentheses was expected"));
             }
-            let mut values = vec![self.operand()?];
-            while self.take_sign(",") {
-                values.push(self.operand()?);
-            }
-            if !self.take_sign(")") {
-                return Err(self.wrong("a closing parenthesis was expected"));
-            }
             let operator = if negated {
                 Operator::NotEqual
             } else {
                 Operator::Equal
             };
+            let mut values = vec![self.operand(operator)?];
+            while self.take_sign(",") {
+                values.push(self.operand(operator)?);
+            }
+            if !self.take_sign(")") {
+                return Err(self.wrong("a closing parenthesis was expected"));
+            }
             return Ok(Condition::Compare {
                 field,
                 operator,
@@ -263,7 +286,7 @@ impl Parser {
             _ => return Err(self.wrong("an operator was expected")),
         };
         self.at += 1;
-        let values = vec![self.operand()?];
+        let values = vec![self.operand(operator)?];
         Ok(Condition::Compare {
             field,
             operator,
@@ -271,13 +294,18 @@ impl Parser {
         })
     }
 
-    fn operand(&mut self) -> Result<Operand, JqlError> {
+    fn operand(&mut self, operator: Operator) -> Result<Operand, JqlError> {
         let (quoted, text) = match self.peek() {
             Some(Token::Word(word)) => (false, word.clone()),
             Some(Token::Quoted(text)) => (true, text.clone()),
             _ => return Err(self.wrong("a value was expected")),
         };
         self.at += 1;
+        let compares = matches!(operator, Operator::Equal | Operator::NotEqual);
+        let is_empty = text.eq_ignore_ascii_case("empty") || text.eq_ignore_ascii_case("null");
+        if compares && !quoted && is_empty {
+            return Ok(Operand::Empty);
+        }
         if quoted || !self.take_sign("(") {
             return Ok(Operand::Text(text));
         }

@@ -10,6 +10,7 @@ mod chaos;
 mod contract;
 mod data_center;
 mod faults;
+mod jql;
 mod notes;
 mod outbox;
 mod project;
