@@ -9,6 +9,8 @@ use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::options::TopicOptions;
 use weir_core::program::CodeHash;
 
+use crate::OPERATIONS_MAX;
+
 /// The reason for refusing a write. No item of a refused write is executed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ItemsError {
@@ -107,7 +109,8 @@ impl<'a> DecodedItem<'a> {
 /// Decodes the items of a write of `client` (`NONE`: no session).
 ///
 /// # Errors
-/// Fails if an item is malformed or has a principal, if clients must not send its operation,
+/// Fails if an item is malformed or has a principal, if clients must not send its operation, if the
+/// write has more than [`OPERATIONS_MAX`] operations in transactions,
 /// or if the nonces of a session do not rise by one.
 pub fn read_items(
     client: ClientId,
@@ -123,6 +126,7 @@ pub fn read_items(
     // An item has at least two bytes, so the announced count alone allocates no memory.
     let mut decoded: Vec<DecodedItem<'_>> =
         Vec::with_capacity((count as usize).min(items.len() / 2));
+    let mut operations = 0_usize;
     for (index, item) in (0_u32..).zip(batch.items()) {
         let item = item.map_err(|error| {
             ItemsError::Unreadable(BatchError {
@@ -140,6 +144,12 @@ pub fn read_items(
         }
         if !item.principal.is_empty() {
             return not_allowed("it has a principal, which only the server sets");
+        }
+        if let Action::Txn(steps) = &item.action {
+            operations += steps.len() as usize;
+            if operations > OPERATIONS_MAX {
+                return not_allowed("the write has too many operations in transactions");
+            }
         }
         let Ok(topic) = std::str::from_utf8(item.topic) else {
             return not_allowed("its topic name is not text");
@@ -191,7 +201,11 @@ fn decode_operation<'a>(action: &Action<'a>) -> Option<DecodedOperation<'a>> {
             args,
             ..
         } => DecodedOperation::Plain(replace(*expected, code, args)),
-        Action::Txn(steps) => DecodedOperation::Txn(steps.iter().collect()),
+        Action::Txn(steps) => {
+            let mut ops = Vec::with_capacity(steps.len() as usize);
+            ops.extend(steps.iter());
+            DecodedOperation::Txn(ops)
+        }
         // The server creates the offsets of claims, and the store creates DEAD_LETTERS_WRITTEN:
         // clients must not send either. A node decides a TRIM by the retention of the topic.
         Action::Cursor {

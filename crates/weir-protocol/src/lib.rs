@@ -84,6 +84,9 @@ pub const WORDS_MAX: usize = 16;
 pub const WINDOW_MAX: u64 = weir_core::limits::SESSION_WINDOW;
 /// Maximum number of unanswered write packets of a connection.
 pub const WRITES_MAX: usize = 10_000;
+/// Maximum number of operations in all transactions of a write. An operation takes more memory
+/// while it is decoded than in the packet. A write of 4 MiB never has so many.
+pub const OPERATIONS_MAX: usize = 1 << 20;
 /// Maximum number of listeners of a connection.
 pub const LISTENERS_MAX: usize = 1024;
 /// Soft limit in bytes of a list of keys, topics or groups, and of the records of a claim.

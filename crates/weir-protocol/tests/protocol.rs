@@ -11,15 +11,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use weir_core::batch::BatchBuilder;
+use weir_core::intention::IntentionLimits;
+use weir_core::limits::TXN_OPS_MAX;
 use weir_core::{
-    ClientId, Commit, ConsequenceOffset, Detail, Effect, ErrorCode, IntentionOffset, Outcome,
-    OutcomeRun,
+    ClientId, Commit, ConsequenceOffset, Detail, Effect, ErrorCode, Intention, IntentionOffset,
+    Operation, Outcome, OutcomeRun, TxnOp,
 };
 use weir_protocol::{
     After, ClientConnection, Conditions, Consistency, Deframer, Encoder, GroupAnswer, GroupClaim,
-    GroupLines, Hello, HelloOk, Listen, ListenQuery, Message, OutcomeLines, Packet, PushdownQuery,
-    RefusalMessage, StatusLines, StatusValue, TextOperation, TextWrite, TopicLine, TopicLines,
-    write_outcome, write_status, write_topic,
+    GroupLines, Hello, HelloOk, Listen, ListenQuery, Message, OPERATIONS_MAX, OutcomeLines, Packet,
+    PushdownQuery, RefusalMessage, StatusLines, StatusValue, TextOperation, TextWrite, TopicLine,
+    TopicLines, read_items, write_outcome, write_status, write_topic,
 };
 use weir_scan::BadItem;
 
@@ -437,4 +440,25 @@ fn a_session_resends_unanswered_writes_and_accepts_each_answer_once() {
     // A store that knows fewer nonces than it has answered has lost writes.
     client.sent(1, vec![0]);
     assert!(client.opened(&hello(9)).is_err());
+}
+
+#[test]
+fn the_operations_of_a_write_are_limited() {
+    let op = TxnOp::Put {
+        key: b"",
+        value: b"",
+        meta: b"",
+    };
+    let ops = vec![op; TXN_OPS_MAX];
+    let txn = Intention::new("t", Operation::Txn { ops: &ops });
+    let mut builder = BatchBuilder::default();
+    let most = u32::try_from(OPERATIONS_MAX / TXN_OPS_MAX).unwrap();
+    for _ in 0..most {
+        builder.push(&txn, &IntentionLimits::default()).unwrap();
+    }
+    let decoded = read_items(ClientId::NONE, most, builder.items());
+    assert_eq!(decoded.unwrap().len(), most as usize);
+    builder.push(&txn, &IntentionLimits::default()).unwrap();
+    let refused = read_items(ClientId::NONE, most + 1, builder.items());
+    assert_eq!(refused.unwrap_err().item(), most);
 }

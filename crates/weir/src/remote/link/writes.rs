@@ -10,10 +10,10 @@
 use std::time::{Duration, Instant};
 
 use weir_core::batch::BatchBuilder;
-use weir_core::intention::{Intention, IntentionLimits};
+use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
-use weir_protocol::{CHAIN, Message, Packet, RefusalMessage, is_retryable};
+use weir_protocol::{CHAIN, Message, OPERATIONS_MAX, Packet, RefusalMessage, is_retryable};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
@@ -93,6 +93,14 @@ impl Link {
                 value: intentions.len() as u64,
             });
         }
+        let operations = intentions.iter().map(operations_of).sum::<usize>();
+        if operations > OPERATIONS_MAX {
+            return Err(StoreError::LimitExceeded {
+                what: "operations in the transactions of one call",
+                limit: OPERATIONS_MAX as u64,
+                value: operations as u64,
+            });
+        }
         let (proposal, answer) = Proposal::pair();
         let mut state = self.inner.lock();
         let known = state.facts.as_ref().map(|facts| facts.limits);
@@ -124,6 +132,14 @@ impl Link {
         });
         self.inner.notify_writer(state);
         Ok((proposal, first))
+    }
+}
+
+/// Number of operations of a transaction; 0 for other intentions.
+fn operations_of(intention: &Intention<'_>) -> usize {
+    match intention.operation {
+        Operation::Txn { ops } => ops.len(),
+        _ => 0,
     }
 }
 
