@@ -503,7 +503,8 @@ mod groups_program {
         let jobs = weir.topic("jobs")?;
         jobs.ensure()?;
         for photo in 1..=3 {
-            jobs.append(format!("resize photo {photo}"))?;
+            jobs.append(format!("resize photo {photo}"))?
+                .ensure_valid()?;
         }
 
         let setup = GroupSetup {
@@ -562,7 +563,11 @@ fn the_programs_of_the_guide_to_queries() {
         let orders = weir.topic("orders.eu").unwrap();
         orders.ensure().unwrap();
         for state in ["open", "paid"] {
-            orders.append(format!("{{\"state\":\"{state}\"}}")).unwrap();
+            orders
+                .append(format!("{{\"state\":\"{state}\"}}"))
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
         }
         drop(orders);
         weir.close().unwrap();
@@ -712,8 +717,8 @@ fn first_steps() -> Result<(), Box<dyn Error>> {
         }
         Ok(offsets)
     });
-    orders.put("4712", r#"{"state":"open"}"#)?;
-    orders.delete("4712")?;
+    orders.put("4712", r#"{"state":"open"}"#)?.ensure_valid()?;
+    orders.delete("4712")?.ensure_valid()?;
     assert_eq!(listener.join().unwrap()?, [1, 2, 3, 4, 5]);
     // [end]
     // [session]

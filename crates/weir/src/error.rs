@@ -29,7 +29,7 @@ pub enum WeirError {
         /// Reason of the verdict.
         code: ErrorCode,
     },
-    /// The write was rejected. Only [`Verdict::valid`](crate::Verdict::valid) returns this error.
+    /// The write was rejected. Only [`Verdict::ensure_valid`](crate::Verdict::ensure_valid) returns this error.
     #[error("the write was rejected: {code}{}", in_brackets(.detail))]
     Rejected {
         /// Reason of the verdict.

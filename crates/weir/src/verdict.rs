@@ -7,7 +7,7 @@ use weir_core::{
 use crate::error::WeirError;
 
 /// The final result of one intention.
-#[must_use = "a rejected write is a verdict, not an error; `valid()?` makes it an error"]
+#[must_use = "a rejected write is a verdict, not an error; `ensure_valid()?` makes it an error"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     commit: Commit,
@@ -47,13 +47,13 @@ impl Verdict {
         }
     }
 
-    /// The verdict if the intention was executed; otherwise the error `Rejected` with its reason.
-    pub fn valid(self) -> Result<Self, WeirError> {
+    /// Returns the error `Rejected` with the reason unless the intention was executed.
+    pub fn ensure_valid(&self) -> Result<(), WeirError> {
         match self.commit.reason {
-            None => Ok(self),
+            None => Ok(()),
             Some(code) => Err(WeirError::Rejected {
                 code,
-                detail: self.commit.detail,
+                detail: self.commit.detail.clone(),
             }),
         }
     }

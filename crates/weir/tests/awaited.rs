@@ -156,7 +156,7 @@ fn store_on_slow_disk(directory: &std::path::Path) -> (Weir, Arc<Gate>) {
         topic
             .put(format!("k{n}"), format!("{n:04000}"))
             .unwrap()
-            .valid()
+            .ensure_valid()
             .unwrap();
     }
     weir.close().unwrap();

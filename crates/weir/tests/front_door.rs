@@ -101,6 +101,27 @@ fn keys_can_be_bytes_that_are_not_utf8() {
 }
 
 #[test]
+fn a_rejected_write_becomes_an_error_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let missing = weir.topic("missing").unwrap();
+    let error = missing.put("k", "v").unwrap().ensure_valid().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoTopic);
+
+    let topic = weir.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let created = topic.put("k", "v").unwrap();
+    created.ensure_valid().unwrap();
+    let late = topic
+        .put_if("k", "w", &[Expect::KeyOffset(None, 1)])
+        .unwrap();
+    assert_eq!(
+        late.ensure_valid().unwrap_err().to_string(),
+        "the write was rejected: CONFLICT (E104) (actual offset 2)"
+    );
+}
+
+#[test]
 fn a_read_begins_at_its_start_position() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
@@ -109,7 +130,7 @@ fn a_read_begins_at_its_start_position() {
     for n in 0..2_000_u32 {
         drop(weir.propose(&[put(b"k", &[n as u8; 40])]).unwrap());
     }
-    topic.append("end").unwrap().valid().unwrap();
+    topic.append("end").unwrap().ensure_valid().unwrap();
     let last = 2_002;
     assert_eq!(
         offsets(&topic, ReadFrom::Start),
@@ -166,7 +187,11 @@ fn a_query_begins_at_a_position_and_keeps_it_when_it_is_resumed() {
         let topic = weir.topic(name).unwrap();
         topic.ensure().unwrap();
         for n in 1..=3 {
-            topic.append(format!("{name}{n}")).unwrap().valid().unwrap();
+            topic
+                .append(format!("{name}{n}"))
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
         }
     }
     let from = |from| {
@@ -197,7 +222,11 @@ fn a_query_begins_at_a_position_and_keeps_it_when_it_is_resumed() {
         let append = |name: &str, n: u32| {
             let topic = weir.topic(name).unwrap();
             topic.ensure().unwrap();
-            topic.append(format!("{name}{n}")).unwrap().valid().unwrap();
+            topic
+                .append(format!("{name}{n}"))
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
         };
         for n in 1..=3 {
             append("q.a", n);
@@ -242,10 +271,10 @@ fn a_follow_returns_each_new_record_and_ends_after_its_patience() {
     };
     ready.wait();
     for n in 0..50_u8 {
-        topic.append([n]).unwrap().valid().unwrap();
+        topic.append([n]).unwrap().ensure_valid().unwrap();
         assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), [n]);
     }
-    topic.append("end").unwrap().valid().unwrap();
+    topic.append("end").unwrap().ensure_valid().unwrap();
     listener.join().unwrap();
     let mut none = topic.follow(ReadFrom::End, Duration::ZERO).unwrap();
     assert!(none.next().is_none());
@@ -311,7 +340,7 @@ fn closing_ends_every_handle_and_unlocks_the_directory() {
     let topic = weir.topic("t").unwrap();
     let mut session = weir.session(CLIENT);
     topic.ensure().unwrap();
-    topic.put("k", "v").unwrap().valid().unwrap();
+    topic.put("k", "v").unwrap().ensure_valid().unwrap();
     let value = topic.get("k").unwrap().unwrap();
     assert!(Weir::open(dir.path()).is_err(), "the directory is locked");
     let waiting = topic.follow(ReadFrom::End, PATIENCE).unwrap();

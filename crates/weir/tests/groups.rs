@@ -22,7 +22,11 @@ fn a_work_queue_from_claim_to_cursor() {
     let dir = tempfile::tempdir().unwrap();
     let (weir, topic) = topic(&dir);
     for n in 0..5 {
-        topic.put(format!("k{n}"), "v").unwrap().valid().unwrap();
+        topic
+            .put(format!("k{n}"), "v")
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
     let mut anna = topic
         .group("jobs", GroupMode::Shared)
@@ -68,7 +72,7 @@ fn a_work_queue_from_claim_to_cursor() {
 fn a_lease_or_a_delay_above_24_hours_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let (_weir, topic) = topic(&dir);
-    topic.put("k", "v").unwrap().valid().unwrap();
+    topic.put("k", "v").unwrap().ensure_valid().unwrap();
     let day = Duration::from_hours(24);
     let longer = day + Duration::from_millis(1);
     let group = topic.group("jobs", GroupMode::Shared).unwrap();
@@ -99,7 +103,7 @@ fn a_lease_or_a_delay_above_24_hours_is_an_error() {
 fn an_exclusive_group_ignores_the_lease_of_a_member() {
     let dir = tempfile::tempdir().unwrap();
     let (_weir, topic) = topic(&dir);
-    topic.put("k", "v").unwrap().valid().unwrap();
+    topic.put("k", "v").unwrap().ensure_valid().unwrap();
     let longer = Duration::from_hours(25);
     let group = topic.group("mail", GroupMode::Exclusive).unwrap();
     let mut group = group.lease(Some(longer));
@@ -112,7 +116,7 @@ fn an_exclusive_group_ignores_the_lease_of_a_member() {
 fn a_claim_of_no_records_returns_none() {
     let dir = tempfile::tempdir().unwrap();
     let (_weir, topic) = topic(&dir);
-    topic.put("k", "v").unwrap().valid().unwrap();
+    topic.put("k", "v").unwrap().ensure_valid().unwrap();
     for (name, mode) in [
         ("shared", GroupMode::Shared),
         ("owned", GroupMode::Exclusive),
@@ -129,7 +133,11 @@ fn another_member_takes_over_an_exclusive_group() {
     let dir = tempfile::tempdir().unwrap();
     let (weir, topic) = topic(&dir);
     for n in 0..6 {
-        topic.put(format!("k{n}"), "v").unwrap().valid().unwrap();
+        topic
+            .put(format!("k{n}"), "v")
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
     let mut anna = topic
         .group("mail", GroupMode::Exclusive)
@@ -168,7 +176,7 @@ fn another_member_takes_over_an_exclusive_group() {
     weir.store().unwrap().flush_cursors().unwrap();
     assert_eq!(bert.cursor().unwrap().0, 7);
     bert.leave().unwrap();
-    topic.put("k6", "v").unwrap().valid().unwrap();
+    topic.put("k6", "v").unwrap().ensure_valid().unwrap();
     assert_eq!(
         anna.claim(10, NOW).unwrap().len(),
         1,
@@ -197,7 +205,7 @@ fn a_claim_waits_for_a_record() {
     let later = std::thread::spawn(move || writer.put("k", "v").unwrap());
     let works = group.claim(1, Duration::from_mins(1)).unwrap();
     assert_eq!(works.len(), 1);
-    later.join().unwrap().valid().unwrap();
+    later.join().unwrap().ensure_valid().unwrap();
 }
 
 #[test]
@@ -205,9 +213,9 @@ fn the_latest_values_come_before_new_records() {
     let dir = tempfile::tempdir().unwrap();
     let (_weir, topic) = topic(&dir);
     for (key, value) in [("b", "1"), ("a", "1"), ("b", "2"), ("c", "1")] {
-        topic.put(key, value).unwrap().valid().unwrap();
+        topic.put(key, value).unwrap().ensure_valid().unwrap();
     }
-    topic.delete("c").unwrap().valid().unwrap();
+    topic.delete("c").unwrap().ensure_valid().unwrap();
     let mut latest = topic.latest(NOW).unwrap();
     let next = |found: Option<Result<Current, WeirError>>| {
         let found = found.unwrap().unwrap();
@@ -217,7 +225,7 @@ fn the_latest_values_come_before_new_records() {
     assert_eq!(next(latest.next()), (b"a".to_vec(), b"1".to_vec(), true));
     assert_eq!(next(latest.next()), (b"b".to_vec(), b"2".to_vec(), true));
     assert!(latest.next().is_none());
-    topic.put("a", "2").unwrap().valid().unwrap();
+    topic.put("a", "2").unwrap().ensure_valid().unwrap();
     assert_eq!(next(latest.next()), (b"a".to_vec(), b"2".to_vec(), false));
     assert!(latest.next().is_none());
 }
@@ -227,7 +235,7 @@ fn a_member_that_has_lost_its_ownership_gets_no_more_records() {
     let dir = tempfile::tempdir().unwrap();
     let (_weir, topic) = topic(&dir);
     for key in ["k0", "k1"] {
-        topic.put(key, "v").unwrap().valid().unwrap();
+        topic.put(key, "v").unwrap().ensure_valid().unwrap();
     }
     let join = |name: &str| {
         topic

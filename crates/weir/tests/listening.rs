@@ -20,7 +20,7 @@ fn a_listener_on_a_name_that_was_never_created_sees_its_creation_first() {
     // A write to another topic must not end the wait.
     weir.topic("other").unwrap().ensure().unwrap();
     topic.ensure().unwrap();
-    topic.append("first").unwrap().valid().unwrap();
+    topic.append("first").unwrap().ensure_valid().unwrap();
     assert!(waiting.join().unwrap());
     let mut kinds = Vec::new();
     while let Some(page) = listener.next_page().unwrap() {

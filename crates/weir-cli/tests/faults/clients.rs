@@ -71,7 +71,9 @@ pub(crate) fn prepare(at: &str) -> Result<(), WeirError> {
     }
     for account in 0..ACCOUNTS {
         let value = format!("{FIRST_BALANCE}:first-{account}");
-        weir.topic(BANK)?.put(account.to_string(), value)?;
+        weir.topic(BANK)?
+            .put(account.to_string(), value)?
+            .ensure_valid()?;
     }
     let mut setup = GroupSetup::new(GroupMode::Shared);
     setup.lease_ms = u64::try_from(LEASE.as_millis()).unwrap();

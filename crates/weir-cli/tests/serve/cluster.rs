@@ -380,7 +380,7 @@ fn leadership_is_transferred_and_a_removed_node_is_replaced() {
     let (done, printed) = run(&["cluster", "transfer", &next.to_string()], &at);
     assert!(done, "{printed}");
     assert_eq!(cluster.leader(), next);
-    topic.put("k", "1").unwrap();
+    topic.put("k", "1").unwrap().ensure_valid().unwrap();
 
     let gone = next % 3 + 1;
     cluster.kill(gone);
@@ -400,7 +400,7 @@ fn leadership_is_transferred_and_a_removed_node_is_replaced() {
         peers.join(",")
     );
     cluster.restart(place.path(), &new);
-    topic.put("k", "2").unwrap();
+    topic.put("k", "2").unwrap().ensure_valid().unwrap();
     cluster.wait_until_equal();
     let until = Instant::now() + TIMEOUT;
     loop {
@@ -433,7 +433,7 @@ fn a_number_is_reserved_for_a_node_that_joins_later_with_a_snapshot() {
     let client = Weir::connect(&cluster.at).unwrap();
     let topic = client.topic("orders").unwrap();
     topic.ensure().unwrap();
-    topic.put("k", "1").unwrap();
+    topic.put("k", "1").unwrap().ensure_valid().unwrap();
     let at = cluster.at.clone();
     let first = cluster.status(1).unwrap().members[0].peer.clone();
     let [own, other] = [(); 2].map(|()| free_peer());
@@ -450,7 +450,7 @@ fn a_number_is_reserved_for_a_node_that_joins_later_with_a_snapshot() {
     let members = cluster.status(1).unwrap().members;
     assert!(members.iter().any(|one| one.node == reserved && !one.votes));
     // No write waits for a node that has not joined.
-    topic.put("k", "2").unwrap();
+    topic.put("k", "2").unwrap().ensure_valid().unwrap();
     // The number is reserved for that address, and for an empty directory.
     let join = |at: &'static str, peer: &str| {
         let words = [
@@ -498,7 +498,7 @@ fn a_number_is_reserved_for_a_node_that_joins_later_with_a_snapshot() {
         }
         assert!(std::time::Instant::now() < until, "{members:?}");
     }
-    topic.put("k", "3").unwrap();
+    topic.put("k", "3").unwrap().ensure_valid().unwrap();
 }
 
 #[test]
@@ -519,13 +519,17 @@ fn a_read_of_a_key_returns_the_acknowledged_value_or_fails() {
     for n in 0..20 {
         // The node misses the write, and must not respond before it has applied it.
         assert!(signal(pid, "STOP"));
-        topic.put("k", n.to_string()).unwrap();
+        topic
+            .put("k", n.to_string())
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
         assert!(signal(pid, "CONT"));
         let found = value(&native, Consistency::Linear).unwrap();
         assert_eq!(found, Some(n.to_string()));
     }
     assert!(signal(pid, "STOP"));
-    topic.put("k", "last").unwrap();
+    topic.put("k", "last").unwrap().ensure_valid().unwrap();
     assert!(signal(pid, "CONT"));
     let answer = ask(&http, "GET /v1/topics/orders/keys/k", "");
     assert!(answer.ends_with("\r\nlast"), "{answer}");

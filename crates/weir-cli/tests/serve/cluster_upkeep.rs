@@ -272,7 +272,7 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
     let client = Weir::connect(&cluster.at).unwrap();
     let topic = client.topic("orders").unwrap();
     topic.ensure().unwrap();
-    topic.put("k", "old").unwrap();
+    topic.put("k", "old").unwrap().ensure_valid().unwrap();
     cluster.wait_until_equal();
     let members = cluster.status(1).unwrap().members;
     let peers: Vec<_> = members.iter().map(|one| one.peer.clone()).collect();
@@ -334,7 +334,13 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
         assert!(Instant::now() < until, "{members:?}");
     }
     let client = Weir::connect(&format!("weir://{}", natives.join(","))).unwrap();
-    client.topic("orders").unwrap().put("k", "new").unwrap();
+    client
+        .topic("orders")
+        .unwrap()
+        .put("k", "new")
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     let members = || {
         let members = status(&natives[0]).unwrap().members;
         members.into_iter().map(|one| one.node).collect::<Vec<_>>()
@@ -355,7 +361,13 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
         drop(old);
     }
     assert_eq!(members(), before);
-    client.topic("orders").unwrap().put("k", "newest").unwrap();
+    client
+        .topic("orders")
+        .unwrap()
+        .put("k", "newest")
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     drop(servers);
     let verified = run(place, "weir verify ./new");
     assert!(!verified.is_empty());

@@ -276,7 +276,13 @@ fn a_remote_client_reads_the_status_and_compacts_the_log() {
     let world = World::new();
     let (local, remote) = (world.local(), world.connect());
     local.topic("t").unwrap().ensure().unwrap();
-    local.topic("t").unwrap().put("k", "v").unwrap();
+    local
+        .topic("t")
+        .unwrap()
+        .put("k", "v")
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     let (local_status, remote_status) = (local.status().unwrap(), remote.status().unwrap());
     assert_eq!(local_status.stats, remote_status.stats);
     assert_eq!(

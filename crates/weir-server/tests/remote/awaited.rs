@@ -75,7 +75,11 @@ fn a_thread_awaits_many_concurrent_reads() {
     let topic = remote.topic("t").unwrap();
     topic.ensure().unwrap();
     for n in 0..200 {
-        topic.put(format!("k{n:03}"), n.to_string()).unwrap();
+        topic
+            .put(format!("k{n:03}"), n.to_string())
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
     let found = all((0..200).map(|n| topic.get_async(format!("k{n:03}"))));
     for (n, found) in found.into_iter().enumerate() {
@@ -105,7 +109,11 @@ fn new_records_can_be_awaited() {
     let mut seen = 0;
     topic.ensure().unwrap();
     for n in 0..50 {
-        topic.put("k", n.to_string()).unwrap();
+        topic
+            .put("k", n.to_string())
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
         while seen < n + 2 {
             seen += one(reader.next()).unwrap().iter().count();
         }
@@ -119,7 +127,7 @@ fn new_records_can_be_awaited() {
                 .poll(&mut Context::from_waker(&waker))
                 .is_pending()
         );
-        topic.put("k", "last").unwrap();
+        topic.put("k", "last").unwrap().ensure_valid().unwrap();
         receiver.recv().unwrap();
     }
     let page = one(reader.next()).unwrap();
@@ -139,7 +147,7 @@ fn new_records_can_be_awaited() {
     let mut latest = one(topic.latest_async(Duration::ZERO)).unwrap();
     let now = one(latest.next_async()).unwrap();
     assert!(now.replay && now.value.value() == b"last");
-    topic.put("k", "new").unwrap();
+    topic.put("k", "new").unwrap().ensure_valid().unwrap();
     let then = one(latest.next_async()).unwrap();
     assert!(!then.replay && then.value.value() == b"new");
 }
@@ -187,7 +195,14 @@ fn awaited_calls_survive_a_broken_connection() {
     let remote = connect(&format!("weir://{}", proxy.address));
     let topic = remote.topic("t").unwrap();
     let mut reader = one(topic.listener_async(ReadFrom::Start)).unwrap();
-    world.local().topic("t").unwrap().put("k", "v").unwrap();
+    world
+        .local()
+        .topic("t")
+        .unwrap()
+        .put("k", "v")
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     for _ in 0..50 {
         assert_eq!(one(topic.get_async("k")).unwrap().unwrap().value(), b"v");
     }
@@ -196,7 +211,14 @@ fn awaited_calls_survive_a_broken_connection() {
         seen += one(reader.next()).unwrap().iter().count();
     }
     world.restart();
-    world.local().topic("t").unwrap().put("k", "w").unwrap();
+    world
+        .local()
+        .topic("t")
+        .unwrap()
+        .put("k", "w")
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     let page = one(reader.next()).unwrap();
     assert_eq!(page.iter().next().unwrap().unwrap().value, b"w");
 }

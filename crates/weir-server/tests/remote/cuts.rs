@@ -110,7 +110,11 @@ fn readers_continue_after_a_drain_of_the_server() {
     // 6 MB. A server sends 1 MiB before the client has read anything.
     let value = format!("\"{}\"", "x".repeat(8_000));
     for n in 0..RECORDS {
-        topic.put(format!("k{n:03}"), value.as_str()).unwrap();
+        topic
+            .put(format!("k{n:03}"), value.as_str())
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
     let remote = world.connect();
     let topic = remote.topic("t").unwrap();

@@ -81,7 +81,7 @@ fn a_query_waits_for_a_node_that_lags() {
     let world = World::new();
     let topic = world.local().topic("t").unwrap();
     topic.ensure().unwrap();
-    topic.put("k", "1").unwrap();
+    topic.put("k", "1").unwrap().ensure_valid().unwrap();
     let mut reader = world.store.read("t", ConsequenceOffset::ZERO).unwrap();
     let (page, mut bytes) = (reader.next_page().unwrap().unwrap(), Vec::new());
     page.write_to(&mut bytes);

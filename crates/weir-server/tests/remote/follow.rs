@@ -88,8 +88,8 @@ fn a_follower_waits_for_a_topic_and_for_its_records() {
     };
     let topic = remote.topic("later").unwrap();
     topic.ensure().unwrap();
-    topic.put("a", "1").unwrap();
-    topic.put("b", "2").unwrap();
+    topic.put("a", "1").unwrap().ensure_valid().unwrap();
+    topic.put("b", "2").unwrap().ensure_valid().unwrap();
     assert_eq!(follower.join().unwrap(), [1, 2, 3]);
     assert_eq!(offset_follower.join().unwrap(), [3]);
 }
@@ -101,8 +101,8 @@ fn destroy_does_not_end_a_follower() {
     let topic = remote.topic("t").unwrap();
     topic.ensure().unwrap();
     let mut pages = topic.follow(ReadFrom::Start, TEST_TIMEOUT).unwrap();
-    topic.put("a", "1").unwrap();
-    topic.destroy().unwrap();
+    topic.put("a", "1").unwrap().ensure_valid().unwrap();
+    topic.destroy().unwrap().ensure_valid().unwrap();
     topic.ensure().unwrap();
     let mut kinds = Vec::new();
     while kinds.len() < 4 {
@@ -175,7 +175,7 @@ fn a_thread_can_wait_for_news_of_a_query() {
             assert!(matches!(idle, Ok(TopicStep::Idle)), "{idle:?}");
             std::thread::scope(|scope| {
                 let waits = scope.spawn(|| is_notified(&query));
-                topic.append(value).unwrap();
+                topic.append(value).unwrap().ensure_valid().unwrap();
                 assert!(waits.join().unwrap());
             });
             // The notification may have another cause.

@@ -34,7 +34,11 @@ fn filled(weir: &Weir, name: &str, keys: &[&str]) -> Topic {
     let topic = weir.topic(name).unwrap();
     topic.ensure().unwrap();
     for (n, key) in keys.iter().enumerate() {
-        topic.put(key, n.to_string()).unwrap();
+        topic
+            .put(key, n.to_string())
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
     topic
 }
@@ -135,7 +139,7 @@ fn exclusive(weir: &Weir, push: &mut impl FnMut(String)) {
     push(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
     bert.ack_soon(&found).unwrap();
     bert.leave().unwrap();
-    topic.put("g", "7").unwrap();
+    topic.put("g", "7").unwrap().ensure_valid().unwrap();
     let next = anna.claim(10, TEST_TIMEOUT).unwrap();
     push(format!("{:?}", offsets(&next)));
     push(format!("{:?}", anna.extend(&next, NOW).unwrap()));
@@ -149,7 +153,7 @@ fn exclusive(weir: &Weir, push: &mut impl FnMut(String)) {
 
 fn latest(weir: &Weir, push: &mut impl FnMut(String)) {
     let topic = filled(weir, "now", &["b", "a", "b", "c"]);
-    topic.delete("c").unwrap();
+    topic.delete("c").unwrap().ensure_valid().unwrap();
     let mut latest = topic.latest(NOW).unwrap();
     let mut next = |found: Option<Result<Current, WeirError>>| {
         let found = found.map(Result::unwrap);
@@ -167,7 +171,7 @@ fn latest(weir: &Weir, push: &mut impl FnMut(String)) {
     for _ in 0..3 {
         next(latest.next());
     }
-    topic.put("a", "2").unwrap();
+    topic.put("a", "2").unwrap().ensure_valid().unwrap();
     let immediate = latest.next();
     // The read does not wait for the server, which may not have sent the record yet.
     next(immediate.or_else(|| {
@@ -237,7 +241,7 @@ fn new_records_follow_the_latest_values() {
     let mut latest = topic.latest(TEST_TIMEOUT).unwrap();
     let replayed: Vec<_> = latest.by_ref().take(2).map(Result::unwrap).collect();
     assert!(replayed.iter().all(|current| current.replay));
-    topic.put("a", "new").unwrap();
+    topic.put("a", "new").unwrap().ensure_valid().unwrap();
     let new = latest.next().unwrap().unwrap();
     assert_eq!((new.replay, new.value.value()), (false, &b"new"[..]));
 }
@@ -313,7 +317,7 @@ fn waiting_claims_block_no_request_and_end_with_a_record() {
         .collect();
     // Requests on a connection that has waiting claims.
     for key in ["a", "b", "c"] {
-        topic.put(key, "v").unwrap();
+        topic.put(key, "v").unwrap().ensure_valid().unwrap();
         assert!(topic.get(key).unwrap().is_some());
     }
     let mut got: Vec<_> = waiting
@@ -331,9 +335,13 @@ fn a_claim_is_limited_in_bytes_and_returns_large_records_one_by_one() {
     let topic = filled(&remote, "t", &[]);
     let long = vec![b'x'; 200_000];
     for _ in 0..3 {
-        topic.append(long.clone()).unwrap();
+        topic.append(long.clone()).unwrap().ensure_valid().unwrap();
     }
-    topic.append(vec![b'y'; 900_000]).unwrap();
+    topic
+        .append(vec![b'y'; 900_000])
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     let mut group = member(&topic, "g", GroupMode::Shared, "m");
     let mut sizes = Vec::new();
     loop {

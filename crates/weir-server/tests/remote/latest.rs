@@ -21,7 +21,11 @@ fn fill(weir: &Weir, topic: &str, keys: impl Iterator<Item = usize>, pad: usize)
     topic.ensure().unwrap();
     for key in keys {
         let value = format!(r#"{{"n":{key},"pad":"{}"}}"#, "x".repeat(pad));
-        topic.put(format!("k{key:04}"), value).unwrap();
+        topic
+            .put(format!("k{key:04}"), value)
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
 }
 
@@ -48,10 +52,20 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
             let topic = local.topic("l.a").unwrap();
             topic
                 .put(format!("k{:04}", round * 11 + 400), r#"{"n":-1}"#)
+                .unwrap()
+                .ensure_valid()
                 .unwrap();
-            topic.put(format!("j{round}"), r#"{"n":7}"#).unwrap();
-            topic.put("k0001", r#"{"n":1}"#).unwrap();
-            topic.delete("k0001").unwrap();
+            topic
+                .put(format!("j{round}"), r#"{"n":7}"#)
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
+            topic
+                .put("k0001", r#"{"n":1}"#)
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
+            topic.delete("k0001").unwrap().ensure_valid().unwrap();
             let name = format!("l.new{round}{push_down}");
             fill(&local, &name, 598..599, 0);
             let newest = local.topic(&name).unwrap().get("k0598").unwrap().unwrap();
@@ -97,9 +111,17 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
                 .topic("l.a")
                 .unwrap()
                 .delete(format!("j{round}"))
+                .unwrap()
+                .ensure_valid()
                 .unwrap();
             let name = format!("l.new{round}{push_down}");
-            local.topic(&name).unwrap().destroy().unwrap();
+            local
+                .topic(&name)
+                .unwrap()
+                .destroy()
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
         }
         fill(&local, "l.a", (0..600).step_by(2), 0);
         for n in (401..8000).step_by(2) {
@@ -108,6 +130,8 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
                     .topic("l.a")
                     .unwrap()
                     .delete(format!("k{n:04}"))
+                    .unwrap()
+                    .ensure_valid()
                     .unwrap();
             }
         }

@@ -97,7 +97,7 @@ fn calls_of_one_item_without_session_keep_their_order() {
 fn a_read_over_the_rate_waits_and_returns() {
     let (_world, remote) = world_with_rate(200);
     let topic = remote.topic("t").unwrap();
-    topic.put("k", "v").unwrap();
+    topic.put("k", "v").unwrap().ensure_valid().unwrap();
     for _ in 0..500 {
         assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
     }
@@ -107,7 +107,7 @@ fn a_read_over_the_rate_waits_and_returns() {
 fn a_reader_over_the_rate_waits_and_starts() {
     let (_world, remote) = world_with_rate(100);
     let topic = remote.topic("t").unwrap();
-    topic.put("k", "v").unwrap();
+    topic.put("k", "v").unwrap().ensure_valid().unwrap();
     for _ in 0..150 {
         let mut pages = topic.pages(ReadFrom::Start).unwrap();
         assert_eq!(pages.next().unwrap().unwrap().iter().count(), 2);

@@ -50,7 +50,11 @@ fn create_orders(world: &World) -> [Weir; 2] {
     for n in 0..40 {
         let topic = local.topic(["o.a", "o.b", "x"][n % 3]).unwrap();
         let value = format!(r#"{{"n":{},"s":"{}"}}"#, n * 7 % 40, n % 4);
-        topic.put(format!("k{}", n % 10), value).unwrap();
+        topic
+            .put(format!("k{}", n % 10), value)
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
     [local, world.connect()]
 }
@@ -115,7 +119,11 @@ fn the_latest_values_include_every_key_once() {
         topic.ensure().unwrap();
         let put = |key: usize, n: usize| {
             let value = format!(r#"{{"n":{n},"pad":"{}"}}"#, "x".repeat(8000));
-            topic.put(format!("k{key:04}"), value).unwrap();
+            topic
+                .put(format!("k{key:04}"), value)
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
         };
         (0..900).for_each(|key| put(key, 0));
         let mut query = weir.query(options.clone()).unwrap();
@@ -150,7 +158,13 @@ fn a_query_has_a_fixed_end_and_resumes_on_another_handle() {
         }
         found.extend(page);
         // Later records are not part of the query.
-        local.topic("o.b").unwrap().append(r#"{"n":99}"#).unwrap();
+        local
+            .topic("o.b")
+            .unwrap()
+            .append(r#"{"n":99}"#)
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
         let mut rest = options.clone();
         rest.token = Some(query.token().unwrap());
         query = next.query(rest).unwrap();
@@ -195,7 +209,11 @@ fn a_followed_query_stays_in_order_when_topics_are_created() {
             };
             let topic = local.topic(&name).unwrap();
             topic.ensure().unwrap();
-            topic.append(format!(r#"{{"n":{}}}"#, 100 + round)).unwrap();
+            topic
+                .append(format!(r#"{{"n":{}}}"#, 100 + round))
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
             expected.push(format!("{name} {}", 100 + round));
             if round % 7 == 6 {
                 assert_eq!(next_rows(&mut query, expected.len()), expected);
@@ -214,7 +232,7 @@ fn an_error_names_the_bad_record_and_earlier_results_are_returned() {
     let [local, remote] = create_orders(&world);
     let topic = local.topic("o.a").unwrap();
     let at = topic.append(r#"{"n":1,"s":"x"#).unwrap().offset().unwrap();
-    topic.append(r#"{"n":5}"#).unwrap();
+    topic.append(r#"{"n":5}"#).unwrap().ensure_valid().unwrap();
     let options = TopicQueryOptions::new(["o.a"]).text(query_text("@.n > 20", "", "$.n"));
     let mut output = Vec::new();
     for (weir, push_down) in [(&local, true), (&remote, false), (&remote, true)] {
@@ -248,7 +266,7 @@ fn results_before_a_bad_record_of_another_topic_are_returned() {
     let put = |topic: &str, value: &str| {
         let topic = local.topic(topic).unwrap();
         topic.ensure().unwrap();
-        topic.append(value).unwrap();
+        topic.append(value).unwrap().ensure_valid().unwrap();
     };
     for (topic, value) in [
         ("f.c", r#"{"n":1}"#),
@@ -281,7 +299,7 @@ fn the_first_bad_record_is_reported() {
     topic.ensure().unwrap();
     // A scan of a page finds the second fault first.
     for (key, value) in [("a", r#"{"n":1}"#), ("b", r#"{"n":[]}"#), ("c", r#"{"n""#)] {
-        topic.put(key, value).unwrap();
+        topic.put(key, value).unwrap().ensure_valid().unwrap();
     }
     let remote = world.connect();
     for view in [TopicView::Log, TopicView::Latest] {
@@ -327,7 +345,12 @@ fn invalid_queries_are_refused() {
         );
         let mut options = TopicOptions::default();
         options.keys_max = Some(1);
-        weir.topic("empty.one").unwrap().create(&options).unwrap();
+        weir.topic("empty.one")
+            .unwrap()
+            .create(&options)
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
         assert!(rows(&weir, &TopicQueryOptions::new(["empty.*"])).is_empty());
         assert!(rows(&weir, &TopicQueryOptions::new(["none.*"])).is_empty());
     }
@@ -408,18 +431,24 @@ fn create_mixed_topics(world: &World) -> [Weir; 2] {
                 .topic("bad")
                 .unwrap()
                 .put("k2\"x", r#"{"n":1,"s":"a}"#)
+                .unwrap()
+                .ensure_valid()
                 .unwrap();
         }
         if n % 13 == 5 {
-            topic.append(value).unwrap();
+            topic.append(value).unwrap().ensure_valid().unwrap();
         } else if n % 5 < 2 {
             let key = format!("k{}", n % 8);
             sessions[n % 5].execute(&[put(name, &key, &value)]).unwrap();
         } else {
-            topic.put(format!("k{}", n % 8), value).unwrap();
+            topic
+                .put(format!("k{}", n % 8), value)
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
         }
         if n % 19 == 4 {
-            topic.delete("k4").unwrap();
+            topic.delete("k4").unwrap().ensure_valid().unwrap();
         }
     }
     [local, world.connect()]
@@ -563,7 +592,7 @@ fn a_limit_does_not_count_skipped_records() {
     let topic = local.topic("t").unwrap();
     topic.ensure().unwrap();
     for value in ["no", "1", "{", "2", "3"] {
-        topic.append(value).unwrap();
+        topic.append(value).unwrap().ensure_valid().unwrap();
     }
     let text = QueryText {
         level: Level::Strict,
@@ -586,7 +615,11 @@ fn a_limit_counts_records_that_pass_the_filter_of_the_client() {
     let topic = local.topic("t").unwrap();
     topic.ensure().unwrap();
     for n in 0..20 {
-        topic.append(format!(r#"{{"n":{n}}}"#)).unwrap();
+        topic
+            .append(format!(r#"{{"n":{n}}}"#))
+            .unwrap()
+            .ensure_valid()
+            .unwrap();
     }
     let few = Budgets {
         depth_max: 100,
@@ -617,7 +650,7 @@ fn pages_report_how_many_records_the_server_skipped() {
     let topic = world.local().topic("t").unwrap();
     topic.ensure().unwrap();
     for value in ["{", "1", "{", "2"] {
-        topic.append(value).unwrap();
+        topic.append(value).unwrap().ensure_valid().unwrap();
     }
     let text = QueryText {
         filter: "@ >= 1".into(),
@@ -656,7 +689,7 @@ fn an_item_over_the_cost_limit_of_a_filter_is_a_bad_item() {
         ("b", &nested()),
         ("c", r#"[[[[{"a":2}]]]]"#),
     ] {
-        topic.put(key, value).unwrap();
+        topic.put(key, value).unwrap().ensure_valid().unwrap();
     }
     let remote = world.connect();
     // The error message contains the limit.
@@ -702,7 +735,7 @@ fn dropped_queries_end_and_release_their_slots() {
         written.execute(&puts).unwrap();
     }
     few.ensure().unwrap();
-    few.append(r#"{"n":3}"#).unwrap();
+    few.append(r#"{"n":3}"#).unwrap().ensure_valid().unwrap();
     let mut long = TopicQueryOptions::new(["many"]).text(QueryText {
         on_bad_item: BadItem::Skip,
         ..query_text(LONG, "", "")

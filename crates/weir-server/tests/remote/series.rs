@@ -110,11 +110,11 @@ fn l_listeners_start_at_every_position_of_two_incarnations() {
     local_and_remote(|weir, _, _| {
         let topic = weir.topic("t").unwrap();
         topic.ensure().unwrap();
-        topic.put("a", "1").unwrap();
-        topic.put("b", "2").unwrap();
-        topic.destroy().unwrap();
+        topic.put("a", "1").unwrap().ensure_valid().unwrap();
+        topic.put("b", "2").unwrap().ensure_valid().unwrap();
+        topic.destroy().unwrap().ensure_valid().unwrap();
         topic.ensure().unwrap();
-        topic.put("a", "3").unwrap();
+        topic.put("a", "3").unwrap().ensure_valid().unwrap();
         let offsets = |from: ReadFrom, last: u64| {
             let mut seen = Vec::new();
             for page in topic.follow(from, TEST_TIMEOUT).unwrap() {
@@ -137,8 +137,8 @@ fn l_listeners_start_at_every_position_of_two_incarnations() {
         let mut future = topic
             .listener(ReadFrom::After(ConsequenceOffset(7)))
             .unwrap();
-        topic.put("c", "4").unwrap();
-        topic.put("d", "5").unwrap();
+        topic.put("c", "4").unwrap().ensure_valid().unwrap();
+        topic.put("d", "5").unwrap().ensure_valid().unwrap();
         for (reader, first) in [(&mut tail, 7), (&mut future, 8)] {
             assert!(reader.wait(std::time::Instant::now().checked_add(TEST_TIMEOUT)));
             let page = reader.next_page().unwrap().unwrap();
@@ -155,11 +155,15 @@ fn l_a_listener_at_removed_records_gets_an_error() {
         options.retention.records = Some(0);
         assert!(topic.create(&options).unwrap().is_valid());
         for n in 0..8 {
-            topic.put("k", n.to_string()).unwrap();
+            topic
+                .put("k", n.to_string())
+                .unwrap()
+                .ensure_valid()
+                .unwrap();
         }
         assert!(store.retain(None).unwrap().records > 0);
         let removed = store.removed("t").0;
-        topic.put("k", "new").unwrap();
+        topic.put("k", "new").unwrap().ensure_valid().unwrap();
         let mut reader = topic
             .listener(ReadFrom::After(ConsequenceOffset(2)))
             .unwrap();
@@ -250,7 +254,7 @@ fn x_a_transaction_is_applied_as_a_whole_or_not_at_all() {
             });
             topic.txn(&ops, &[]).unwrap()
         };
-        both(0);
+        both(0).ensure_valid().unwrap();
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut seen = BTreeMap::new();

@@ -40,11 +40,17 @@ fn writes_and_reads_work_over_tls_with_a_token() {
     let world = files.start(|_| {});
     let remote = Weir::connect_with(&url(&world), &options(&world, Some(token.expose()))).unwrap();
     let topic = remote.topic("t").unwrap();
-    topic.create(&weir::TopicOptions::default()).unwrap();
+    topic
+        .create(&weir::TopicOptions::default())
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     let value = "x".repeat(300_000);
     for n in 0..200 {
         topic
             .put(format!("k{n}").as_bytes(), value.as_bytes())
+            .unwrap()
+            .ensure_valid()
             .unwrap();
     }
     let read = topic.get(b"k199").unwrap().unwrap();
@@ -125,7 +131,11 @@ fn readers_and_writers_of_one_connection_do_not_wait_for_each_other() {
                 let topic = remote.topic("t").unwrap();
                 for i in 0..100 {
                     let key = format!("{n}-{i}");
-                    topic.put(key.as_bytes(), &value).unwrap();
+                    topic
+                        .put(key.as_bytes(), &value)
+                        .unwrap()
+                        .ensure_valid()
+                        .unwrap();
                     assert_eq!(
                         topic.get(key.as_bytes()).unwrap().unwrap().value().len(),
                         value.len()
@@ -196,7 +206,7 @@ fn a_revoked_token_ends_a_connection_with_the_reason() {
     assert!(!format!("{options:?}").contains(token.expose()));
     let remote = Weir::connect_with(&url(&world), &options).unwrap();
     let topic = remote.topic("t").unwrap();
-    topic.put(b"k", b"1").unwrap();
+    topic.put(b"k", b"1").unwrap().ensure_valid().unwrap();
     let path = world.files.path("identities.toml");
     let file = IdentitiesFile::read(&path).unwrap();
     file.without_token(token.id(), now_ms())
@@ -225,6 +235,12 @@ fn a_client_can_authenticate_with_a_certificate() {
         world.files.write("own.key", &key),
     ));
     let remote = Weir::connect_with(&url(&world), &options).unwrap();
-    remote.topic("t").unwrap().put(b"k", b"v").unwrap();
+    remote
+        .topic("t")
+        .unwrap()
+        .put(b"k", b"v")
+        .unwrap()
+        .ensure_valid()
+        .unwrap();
     assert_eq!(world.values("t").last().unwrap(), "v");
 }
