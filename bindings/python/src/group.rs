@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use weir::{Claim, ConsequenceOffset, ReadFrom, Settle};
+use weir::{Claim, ConsequenceOffset, ErrorCode, ReadFrom, Settle};
 
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::reader::{Position, start};
 use crate::record::Record;
@@ -100,6 +100,11 @@ impl Group {
     /// take.
     #[pyo3(name = "_fetch")]
     fn fetch(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<bool> {
+        if max == 0 {
+            // It would never find a record, and a wait without a timeout would not end.
+            let text = "max is 0, not a number from 1";
+            return Err(Failure::new(ErrorCode::BadOption, text).into());
+        }
         let available = wait::wait_in_slices(py, wait::until(timeout)?, |slice| {
             let mut state = self.state.lock()?;
             if state.pending_works.is_empty() {

@@ -1,7 +1,7 @@
 //! Notifies event loops that a result has arrived.
 //!
 //! Wakers run on threads of the store, which must not wait for the interpreter. A waker only adds
-//! its call to a queue. One thread of this module reads the queue and calls into Python.
+//! its calls to a queue. One thread of this module reads the queue and calls into Python.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,16 +16,27 @@ struct Call {
     argument: Py<PyAny>,
 }
 
-/// A call to be made once, from any thread.
-struct NotifyWaker(Mutex<Option<Call>>);
+/// The calls of all tasks that wait for one result, each to be made once, from any thread.
+#[derive(Default)]
+pub(crate) struct Calls(Mutex<Vec<Call>>);
 
-impl Wake for NotifyWaker {
+impl Wake for Calls {
     fn wake(self: Arc<Self>) {
-        let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(call), Some(queue)) = (call, queue()) {
+        let calls = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let Some(queue) = queue() else { return };
+        for call in calls {
             // This fails only if the thread has ended with the process.
             drop(queue.send(call));
         }
+    }
+}
+
+impl Calls {
+    /// Adds `call(argument)`. Returns the waker that makes all calls.
+    pub(crate) fn add(self: &Arc<Self>, call: Py<PyAny>, argument: Py<PyAny>) -> Waker {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.push(Call { call, argument });
+        Waker::from(Arc::clone(self))
     }
 }
 
@@ -34,7 +45,7 @@ impl Wake for NotifyWaker {
 fn queue() -> Option<&'static Sender<Call>> {
     static QUEUE: OnceLock<Option<Sender<Call>>> = OnceLock::new();
     let queue = QUEUE.get_or_init(|| {
-        // The queue has at most one call for each result that a task waits for, so it is bounded.
+        // The queue has at most one call for each wait of a task, so it is bounded.
         let (sender, receiver) = channel::<Call>();
         let thread = std::thread::Builder::new().name("weir-notify".to_owned());
         let thread = thread.spawn(move || {
@@ -55,12 +66,4 @@ fn queue() -> Option<&'static Sender<Call>> {
         thread.is_ok().then_some(sender)
     });
     queue.as_ref()
-}
-
-/// A waker that calls `call(argument)`, once.
-pub(crate) fn waker(call: Py<PyAny>, argument: Py<PyAny>) -> Waker {
-    Waker::from(Arc::new(NotifyWaker(Mutex::new(Some(Call {
-        call,
-        argument,
-    })))))
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pyo3::prelude::*;
@@ -9,14 +10,21 @@ use weir::{Outcomes, Proposal};
 
 use crate::error::Failure;
 use crate::exclusive::Exclusive;
-use crate::notify;
+use crate::notify::Calls;
+use crate::session::Session;
 use crate::verdict::Verdict;
 use crate::wait;
 
 /// Verdicts that have not arrived yet, returned by `send`. Dropping it does not cancel the
 /// intentions.
 #[pyclass(module = "weir", frozen)]
-pub(crate) struct Pending(Exclusive<State>);
+pub(crate) struct Pending {
+    state: Exclusive<State>,
+    /// The calls of the tasks that wait.
+    calls: Arc<Calls>,
+    /// The session that sent the intentions. It stays open until this object is dropped.
+    _session: Option<Py<Session>>,
+}
 
 /// The state of the verdicts.
 enum State {
@@ -30,7 +38,19 @@ enum State {
 
 impl Pending {
     pub(crate) fn new(proposal: Proposal) -> Self {
-        Self(Exclusive::new(State::Pending(proposal)))
+        Self {
+            state: Exclusive::new(State::Pending(proposal)),
+            calls: Arc::default(),
+            _session: None,
+        }
+    }
+
+    /// Verdicts of intentions that a session sent.
+    pub(crate) fn of_session(proposal: Proposal, session: Py<Session>) -> Self {
+        Self {
+            _session: Some(session),
+            ..Self::new(proposal)
+        }
     }
 
     /// Waits for the verdicts and checks for signals.
@@ -41,7 +61,7 @@ impl Pending {
     ) -> PyResult<Option<Vec<Verdict>>> {
         let end = wait::until(timeout)?;
         wait::wait_in_slices(py, end, |slice| {
-            let mut state = self.0.lock()?;
+            let mut state = self.state.lock()?;
             let interrupted =
                 State::Failed(weir::ErrorCode::Closed, "an earlier wait failed".to_owned());
             match std::mem::replace(&mut *state, interrupted) {
@@ -97,7 +117,7 @@ impl Pending {
         let end = wait::until(timeout)?;
         let received = wait::wait_in_slices(py, end, |slice| {
             let remaining = slice.saturating_duration_since(std::time::Instant::now());
-            Ok(match &*self.0.lock()? {
+            Ok(match &*self.state.lock()? {
                 State::Pending(proposal) => proposal.wait_received(remaining).then_some(()),
                 _ => Some(()),
             })
@@ -105,11 +125,12 @@ impl Pending {
         Ok(received.is_some())
     }
 
-    /// Calls `call(argument)` once, from another thread, as soon as `wait_received` would not
-    /// block.
+    /// Calls `call(argument)` once, from another thread, when `wait_received` would not block, or
+    /// earlier.
     fn notify_received(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
-        let waker = notify::waker(call, argument);
-        if let State::Pending(proposal) = &*self.0.lock()?
+        let state = self.state.lock()?;
+        let waker = self.calls.add(call, argument);
+        if let State::Pending(proposal) = &*state
             && proposal
                 .poll_received(&mut Context::from_waker(&waker))
                 .is_pending()
@@ -123,16 +144,17 @@ impl Pending {
     /// Whether `wait` would return at once.
     #[getter]
     fn done(&self) -> PyResult<bool> {
-        Ok(match &*self.0.lock()? {
+        Ok(match &*self.state.lock()? {
             State::Pending(proposal) => proposal.is_done(),
             _ => true,
         })
     }
 
-    /// Calls `call(argument)` once, from another thread, as soon as `wait` would not block.
+    /// Calls `call(argument)` once, from another thread, when `wait` would not block, or earlier:
+    /// check `done`.
     fn notify(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
-        let mut state = self.0.lock()?;
-        let waker = notify::waker(call, argument);
+        let mut state = self.state.lock()?;
+        let waker = self.calls.add(call, argument);
         if let State::Pending(proposal) = &mut *state {
             let mut context = Context::from_waker(&waker);
             match Pin::new(proposal).poll(&mut context) {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::intention::{self, Op};
 use crate::pending::Pending;
@@ -12,15 +12,27 @@ use crate::wait;
 /// A writer whose intentions are executed exactly once, even if they are sent again after a crash.
 /// One session at a time may use a client id.
 #[pyclass(module = "weir", frozen)]
-pub(crate) struct Session(Exclusive<weir::Session>);
+pub(crate) struct Session(Exclusive<Detached>);
+
+/// A session that is dropped while the interpreter is released, because the drop waits for the
+/// answers to sent intentions. `None` only during the drop.
+struct Detached(Option<weir::Session>);
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let session = self.0.take();
+        // If the interpreter is shutting down, the session is dropped as well.
+        Python::try_attach(move |py| py.detach(move || drop(session)));
+    }
+}
 
 impl Session {
     pub(crate) fn new(session: weir::Session) -> Self {
-        Self(Exclusive::new(session))
+        Self(Exclusive::new(Detached(Some(session))))
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Session) -> Result<T>) -> Result<T> {
-        work(&mut *self.0.lock()?)
+        work(self.0.lock()?.0.as_mut().ok_or_else(Failure::closed)?)
     }
 }
 
@@ -42,31 +54,29 @@ impl Session {
     /// Resumes at a nonce without an answer. For intentions that it has already executed, the store
     /// returns the recorded verdicts; it executes the others.
     fn resume(&self, py: Python<'_>, nonce: u64) -> PyResult<()> {
-        wait::interruptible(py, || {
-            self.with(|session| {
-                session.resume(nonce);
-                Ok(())
-            })
-        })
+        wait::interruptible(py, || self.with(|session| Ok(session.try_resume(nonce)?)))
     }
 
     /// Sends intentions with the next nonces, and does not wait for the verdicts. Each intention is
     /// a topic and a `Put` or `Delete`.
-    fn send(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
+    fn send(slf: Bound<'_, Self>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
         let steps: Vec<_> = intentions
             .iter()
             .map(|(topic, op)| (&**topic, op.get()))
             .collect();
-        wait::interruptible(py, || {
+        let session = slf.get();
+        let proposal = wait::interruptible(slf.py(), || {
             let borrowed = intention::borrow(&steps);
             let intentions = intention::intentions(&borrowed);
-            self.with(|session| Ok(Pending::new(session.send(&intentions)?.into_proposal())))
-        })
+            session.with(|session| Ok(session.send(&intentions)?.into_proposal()))
+        })?;
+        Ok(Pending::of_session(proposal, slf.unbind()))
     }
 
     /// Sends intentions and waits for their verdicts.
-    fn execute(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Vec<Verdict>> {
-        let pending = self.send(py, intentions)?;
+    fn execute(slf: Bound<'_, Self>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Vec<Verdict>> {
+        let py = slf.py();
+        let pending = Self::send(slf, intentions)?;
         Ok(pending.verdicts(py, None)?.unwrap_or_default())
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weir::{Commit, Detail, Effect, Outcome, Outcomes};
+use weir::{Commit, Detail, Effect, ErrorCode, Outcome, Outcomes};
 
 use crate::error::{Failure, Result};
 
@@ -40,6 +40,16 @@ impl Verdict {
         }
     }
 
+    /// The meaning of the reason, with the details.
+    fn explanation(&self, code: ErrorCode) -> String {
+        let detail = self.commit.detail.to_string();
+        if detail.is_empty() {
+            code.sentence().to_owned()
+        } else {
+            format!("{} ({detail})", code.sentence())
+        }
+    }
+
     /// The verdicts of all intentions of a call, in order.
     pub(crate) fn all(outcomes: &Outcomes) -> Result<Vec<Self>> {
         outcomes.iter().map(Self::of).collect()
@@ -67,13 +77,13 @@ impl Verdict {
     /// Why the verdict is not VALID: the name of an error, such as "CONFLICT"; None for VALID.
     #[getter]
     fn reason(&self) -> Option<&'static str> {
-        self.commit.reason.map(weir::ErrorCode::name)
+        self.commit.reason.map(ErrorCode::name)
     }
 
     /// The number of the reason; None for VALID.
     #[getter]
     fn number(&self) -> Option<u16> {
-        self.commit.reason.map(weir::ErrorCode::number)
+        self.commit.reason.map(ErrorCode::number)
     }
 
     /// More about the reason, by name: `actual` (the offset that a condition found), `limit`,
@@ -134,7 +144,7 @@ impl Verdict {
     fn check(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         match slf.get().commit.reason {
             None => Ok(slf),
-            Some(code) => Err(Failure::new(code, code.sentence()).into()),
+            Some(code) => Err(Failure::new(code, slf.get().explanation(code)).into()),
         }
     }
 

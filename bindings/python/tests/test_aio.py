@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -215,6 +216,37 @@ def test_a_program_is_replaced_only_where_the_expected_one_is(tmp_path: Path) ->
             assert late.reason == "CONFLICT"
             assert await topic.replace(other, expected=sha256(first).digest())
             assert await topic.replace(first)
+
+    asyncio.run(run())
+
+
+def test_several_tasks_wait_for_one_write(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+            for n in range(20):
+                pending = topic.blocking.send([weir.Put("k", str(n))])
+                both = asyncio.gather(weir.aio.settle(pending), weir.aio.settle(pending))
+                first, second = await asyncio.wait_for(both, 60)
+                assert first == second and first[0].valid
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan")])
+def test_a_timeout_that_is_not_a_time_is_an_error(bad: float, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+            group = await topic.group("g")
+            listening, latest = topic.listen(timeout=bad), topic.latest(timeout=bad)
+            calls: list[Awaitable[object]] = [group.claim(timeout=bad)]
+            calls += [anext(listening), anext(latest)]
+            for call in calls:
+                with pytest.raises(weir.StoreError, match="BAD_OPTION: timeout is"):
+                    await asyncio.wait_for(call, 60)
 
     asyncio.run(run())
 

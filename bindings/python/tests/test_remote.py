@@ -220,5 +220,26 @@ def test_a_write_is_received_and_then_committed(server: Server) -> None:
             pending = await store.send(puts)
             await weir.aio.received(pending)
             assert all(await weir.aio.settle(pending))
+            for _ in range(20):
+                pending = await store.send(puts)
+                both = asyncio.gather(weir.aio.received(pending), weir.aio.settle(pending))
+                _, verdicts = await asyncio.wait_for(both, 60)
+                assert all(verdicts)
 
     asyncio.run(send_and_settle())
+
+
+def test_verdicts_arrive_after_their_session_was_dropped(server: Server) -> None:
+    with weir.connect(server.url) as store:
+        store.topic("t").ensure()
+        session = store.session(bytes([7] * 16))
+        assert session.next_nonce == 1
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            os.waitpid(server.process.pid, os.WUNTRACED)
+            pending = session.send([("t", weir.Put("k", "v"))])
+            del session
+            assert not pending.done
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        assert pending.wait(60)[0].valid

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import signal
 import threading
 import time
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import weir
+from conftest import PROGRAMS
 
 
 def test_values_are_read_as_they_were_written(topic: weir.Topic) -> None:
@@ -506,6 +509,24 @@ def test_a_record_prints_its_fields(topic: weir.Topic) -> None:
     assert repr(topic.at(7)).endswith(r'key="a\n9 PUT b" value="x\u{1b}[2J\ty">')
 
 
+def test_an_error_can_be_copied_and_sent_to_another_process() -> None:
+    with pytest.raises(weir.QueryError, match="SYNTAX") as raised:
+        weir.Query(where="@.n >")
+    error = raised.value
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is weir.QueryError and str(again) == str(error)
+        assert vars(again) == vars(error) and again.code == "SYNTAX"
+
+
+def test_an_error_of_a_verdict_has_the_text_of_the_program(store: weir.Store) -> None:
+    topic = store.topic("shaped")
+    shape = (PROGRAMS / "json-shape.wasm").read_bytes()
+    topic.create(program=shape, args="integer 0..9 $.n", fuel_max=10_000_000).check()
+    verdict = topic.put("k", {"n": 10})
+    with pytest.raises(weir.VerdictError, match="REJECTED: .*out of range: rule 1"):
+        verdict.check()
+
+
 def test_a_negative_time_is_an_error_with_its_name(topic: weir.Topic) -> None:
     group = topic.group("g")
     for bad in (-1.0, float("nan")):
@@ -519,4 +540,6 @@ def test_a_negative_time_is_an_error_with_its_name(topic: weir.Topic) -> None:
             group.claim(timeout=bad)
     with pytest.raises(OverflowError):
         topic.group("other", attempts=-1)
+    with pytest.raises(weir.StoreError, match="BAD_OPTION: max is 0"):
+        group.claim(0)
     assert [info.name for info in topic.groups()] == ["g"]

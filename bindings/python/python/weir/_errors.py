@@ -35,6 +35,16 @@ class WeirError(Exception):
     def __str__(self) -> str:
         return f"{self.code}: {self.args[0]}"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # By default, a copy would call the class with `args` only: other processes could not
+        # read the error.
+        return _restore, (type(self), self.args), self.__dict__
+
+
+def _restore(kind: type[WeirError], args: tuple[object, ...]) -> WeirError:
+    """Creates the error of which a copy or a pickle was made, without its attributes."""
+    return kind.__new__(kind, *args)
+
 
 class VerdictError(WeirError):
     """A verdict other than VALID where VALID was required, as by `Verdict.check`."""

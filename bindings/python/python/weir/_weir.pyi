@@ -222,11 +222,13 @@ class Pending:
         verdict. A queued intention can still be lost. Returns False if the time is over.
         """
     def notify_received(self, call: Callable[[D], object], argument: D) -> None:
-        """Calls `call(argument)` once, from another thread, as soon as `wait_received` would not
-        block.
+        """Calls `call(argument)` once, from another thread, when `wait_received` would not block,
+        or earlier.
         """
     def notify(self, call: Callable[[D], object], argument: D) -> None:
-        """Calls `call(argument)` once, from another thread, as soon as `wait` would not block."""
+        """Calls `call(argument)` once, from another thread, when `wait` would not block, or
+        earlier: check `done`.
+        """
 
 @final
 class Session:

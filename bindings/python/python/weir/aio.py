@@ -77,13 +77,16 @@ async def _wait_for_notification(notify: Notify) -> None:
 
 async def settle(pending: Pending) -> list[Verdict]:
     """Waits for the verdicts of sent intentions."""
-    await _wait_for_notification(pending.notify)
+    while not pending.done:
+        # A notification for another task, such as one in `received`, also ends this wait.
+        await _wait_for_notification(pending.notify)
     return pending.wait()
 
 
 async def received(pending: Pending) -> None:
     """Waits until each intention is queued or has a verdict; see `Pending.wait_received`."""
-    await _wait_for_notification(pending.notify_received)
+    while not pending.wait_received(0.0):
+        await _wait_for_notification(pending.notify_received)
 
 
 async def open(
@@ -348,7 +351,9 @@ class Topic:
 
     async def latest(self, *, timeout: float | None = 0.0) -> AsyncIterator[Record]:
         """The current values, then new records; see `weir.Topic.latest`."""
-        latest = await _pool.run(self.blocking.latest, timeout=0.0)
+        # A timeout that is not a time is an error here.
+        valid = timeout is None or timeout >= 0
+        latest = await _pool.run(self.blocking.latest, timeout=0.0 if valid else timeout)
 
         def step(patience: float) -> Record | None:
             return next(latest, None)
@@ -469,6 +474,8 @@ async def _repeat_until(step: Callable[[float], Any | None], timeout: float | No
     A cancelled task waits for the end of its running step, which is short. The wrapped object can
     then be used again at once.
     """
+    if timeout is not None and not timeout >= 0:
+        return await _pool.run(step, timeout)  # raises BAD_OPTION
     loop = asyncio.get_running_loop()
     end = None if timeout is None else loop.time() + timeout
     while True:
