@@ -9,9 +9,9 @@
  * MEMORY. The codec does not lock or do I/O, and does not use a pointer after its call. It does not
  * allocate, except for the text of a rejected argument. Results point into the bytes of the caller. A
  * weir_psyc_parser and a weir_psyc_cursor are memory of the caller and need no release. Only one thread at
- * a time may use one. Their bytes may be copied as a whole and must not be changed. No memory that a call
- * writes may overlap memory that it reads. WEIR_E_BAD_OPTION reports an overlap of buffers, arrays and
- * states; an overlap of counts and single results is not detected.
+ * a time may use one. Their bytes may be copied as a whole and must not be changed, except `partial` of a
+ * cursor. No memory that a call writes may overlap memory that it reads. WEIR_E_BAD_OPTION reports an
+ * overlap of buffers, arrays and states; an overlap of counts and single results is not detected.
  *
  * BATCHES. A call fills an array as far as it can. If an error in the bytes follows after some results, the
  * call returns these with WEIR_OK, and the next call returns the error.
@@ -123,11 +123,11 @@ int32_t weir_psyc_parser_describe(const weir_psyc_parser *parser, weir_psyc_pars
 
 enum { WEIR_PSYC_LIST = 1, WEIR_PSYC_DICT = 2, WEIR_PSYC_INDEX = 3, WEIR_PSYC_UPDATE = 4, WEIR_PSYC_TEXT = 5, WEIR_PSYC_STRUCT = 6, WEIR_PSYC_TABLE = 7 };
 
-/* The position of a walk. Before the first call, set `what`, and `partial` if needed, and set all other bytes
- * to zero. Invalid bytes are safe: they give an error or a wrong result. */
+/* The position of a walk. Before the first call, set `what`, and set all other bytes to zero. Invalid bytes
+ * are safe: they give an error or a wrong result. */
 typedef struct weir_psyc_cursor {
     uint32_t what;    /* WEIR_PSYC_LIST, ... */
-    uint32_t partial; /* 1: more bytes of the list follow; else 0 */
+    uint32_t partial; /* set before each call: 1 if more bytes of the list follow its bytes, else 0 */
     uint64_t state[6];
 } weir_psyc_cursor;
 

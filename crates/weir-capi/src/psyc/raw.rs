@@ -73,14 +73,14 @@ pub struct PsycParserInfo {
     pub wanted: u64,
 }
 
-/// The position of a walk. Before the first call, set `what`, and `partial` if needed, and set all
-/// other bytes to zero. Invalid bytes are safe: they give an error or a wrong result.
+/// The position of a walk. Before the first call, set `what`, and set all other bytes to zero.
+/// Invalid bytes are safe: they give an error or a wrong result.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PsycCursor {
     /// `WEIR_PSYC_LIST`, ...
     pub what: u32,
-    /// 1: more bytes of the list follow; else 0.
+    /// Set before each call: 1 if more bytes of the list follow its bytes, else 0.
     pub partial: u32,
     pub state: [u64; 6],
 }
