@@ -641,15 +641,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.waits() {
             return Instant::now() + poll_pause(self.polls);
         }
-        if self.closing != Closing::No || !self.is_sent() {
+        let waits_for_store = !self.answers.is_empty() || !self.claims.is_empty();
+        if !self.is_sent() || (self.closing != Closing::No && !waits_for_store) {
             return self.last_sent + self.port.shared.config.write_timeout;
         }
         match self.state.phase() {
             State::AwaitingHello => self.started + HELLO_TIME,
             // The connection waits for the store, not for the client.
-            _ if !self.answers.is_empty() || !self.claims.is_empty() => {
-                self.last_received.max(self.last_sent) + long
-            }
+            _ if waits_for_store => self.last_received.max(self.last_sent) + long,
             _ if self.is_inside_packet() => self.last_received + STALL_TIME,
             _ if self.idle.is_zero() => self.last_received + long,
             _ if self.pinged => self.last_received + self.idle,

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::net::Shutdown;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
 use weir_protocol::{CHAIN, Hello, Message, Packet};
 use weir_server::Rate;
 
+use crate::hold::BlockedThread;
 use crate::peer::{CLIENT, Peer, TEST_TIMEOUT, World, puts};
 
 fn effects(outcomes: &[(u64, Outcome)]) -> Vec<Effect> {
@@ -314,4 +315,27 @@ fn a_chained_write_is_refused_if_its_predecessor_was_refused() {
     }
     // After an accepted write, a chained write is limited only by the rate.
     assert_ne!(put_one(&mut peer, true), Err(None));
+}
+
+/// The time limit of a client does not apply while the server waits for the store.
+#[test]
+fn a_client_that_has_sent_bye_gets_the_outcome_of_a_slow_write() {
+    const LIMIT: Duration = Duration::from_millis(50);
+    let world = World::with(|config| config.write_timeout = LIMIT);
+    world.create("t");
+    let blocked = BlockedThread::new(&world.store, "t");
+    let mut peer = world.plain();
+    peer.send_puts(ClientId::NONE, "t", 0, 1);
+    peer.send(&Packet::new(Message::Bye));
+    // Enough time for a server that applies the limit to close the connection.
+    let mut other = world.plain();
+    let started = Instant::now();
+    while started.elapsed() < LIMIT * 20 {
+        other.send(&Packet::new(Message::Ping));
+        other.next().unwrap();
+    }
+    drop(blocked);
+    assert!(matches!(peer.outcomes(1)[0], (_, Outcome::Committed(_))));
+    let bye = peer.next().unwrap();
+    assert!(matches!(bye.packet().message, Message::ByeNotice));
 }
