@@ -29,25 +29,56 @@ pub(super) fn is(path: &Path) -> bool {
     of(path).is_some()
 }
 
+/// An open file: its uncompressed bytes.
+pub(super) enum Input {
+    /// The reader decompresses the file.
+    Direct(Box<dyn Read + Send>),
+    /// A thread decompresses the file ahead of the reader.
+    Ahead(Ahead),
+}
+
+impl Input {
+    /// Appends the next bytes to `page`, at most `room`. Returns `true` if the input ended before
+    /// `room` bytes.
+    pub(super) fn append(&mut self, page: &mut Vec<u8>, room: usize) -> io::Result<bool> {
+        match self {
+            Self::Direct(input) => {
+                let read = input.take(room as u64).read_to_end(page)?;
+                Ok(read < room)
+            }
+            Self::Ahead(input) => input.append(page, room),
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Direct(input) => input.read(to),
+            Self::Ahead(input) => input.read(to),
+        }
+    }
+}
+
 /// Opens a file to read its uncompressed bytes.
 ///
 /// # Errors
 /// Errors of the open. If the file is damaged or truncated, the read that reaches that position
 /// fails.
-pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+pub(super) fn open(path: &Path) -> io::Result<Input> {
     let file = File::open(path)?;
-    Ok(match of(path) {
+    Ok(Input::Direct(match of(path) {
         None => Box::new(file),
         Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(io::BufReader::new(file))),
         Some(Compression::Zstd) => Box::new(zstd::Decoder::new(file)?),
-    })
+    }))
 }
 
 /// Like [`open`], but a thread decompresses the file ahead of the reader.
 ///
 /// # Errors
 /// Those of [`open`], and those of the start of a thread.
-pub(super) fn open_in_thread(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+pub(super) fn open_in_thread(path: &Path) -> io::Result<Input> {
     let mut input = open(path)?;
     let (full, chunks) = sync_channel(CHUNKS_AHEAD);
     let (spare, empty) = sync_channel(CHUNKS_AHEAD + 2);
@@ -69,7 +100,7 @@ pub(super) fn open_in_thread(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     };
     let name = "decompression".to_owned();
     thread::Builder::new().name(name).spawn(decompress)?;
-    Ok(Box::new(Ahead {
+    Ok(Input::Ahead(Ahead {
         chunks,
         spare,
         chunk: Chunk::default(),
@@ -116,7 +147,7 @@ impl Chunk {
 }
 
 /// The reader of a file that a thread decompresses. The last chunk is empty.
-struct Ahead {
+pub(super) struct Ahead {
     chunks: Receiver<io::Result<Chunk>>,
     spare: SyncSender<Chunk>,
     /// The current chunk, of which `at` bytes were read.
@@ -125,8 +156,9 @@ struct Ahead {
     is_end: bool,
 }
 
-impl Read for Ahead {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+impl Ahead {
+    /// The unread bytes of the current chunk, or the next chunk. Empty at the end of the file.
+    fn unread(&mut self) -> io::Result<&[u8]> {
         if self.at == self.chunk.len && !self.is_end {
             // A thread that ends without the last chunk must not look like the end of the file.
             let next = self.chunks.recv();
@@ -136,12 +168,31 @@ impl Read for Ahead {
             self.at = 0;
             self.is_end = self.chunk.len == 0;
         }
-        let read = self
-            .chunk
-            .bytes()
-            .get(self.at..)
-            .unwrap_or_default()
-            .read(to)?;
+        Ok(self.chunk.bytes().get(self.at..).unwrap_or_default())
+    }
+
+    /// As [`Input::append`]. `read_to_end` would set the page to zeros before it copies the bytes.
+    fn append(&mut self, page: &mut Vec<u8>, room: usize) -> io::Result<bool> {
+        let mut left = room;
+        while left > 0 {
+            let unread = self.unread()?;
+            let next = unread.get(..left).unwrap_or(unread);
+            if next.is_empty() {
+                return Ok(true);
+            }
+            page.extend_from_slice(next);
+            let read = next.len();
+            self.at += read;
+            left -= read;
+        }
+        Ok(false)
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let mut unread = self.unread()?;
+        let read = unread.read(to)?;
         self.at += read;
         Ok(read)
     }

@@ -19,7 +19,7 @@ use weir::query::{
 use weir::{ErrorCode, query};
 
 use super::checkpoint::{self, Checkpoint, Mark};
-use super::compressed;
+use super::compressed::{self, Input};
 use super::cut::{self, Cutter, ValueCutter};
 use super::{Next, OnBadItem, QueryArgs, Run, query_failure};
 use crate::report::{Failure, FailureContext, io_code};
@@ -86,9 +86,9 @@ impl Drop for PooledPage {
 struct Reading {
     path: PathBuf,
     shape: Shape,
-    input: Option<Box<dyn Read>>,
+    input: Option<Input>,
     /// Opens a file for its uncompressed bytes.
-    opener: fn(&Path) -> io::Result<Box<dyn Read + Send>>,
+    opener: fn(&Path) -> io::Result<Input>,
     /// Whether the shape was guessed, because neither the options nor the name of the file
     /// determine it.
     guessed: bool,
@@ -400,8 +400,8 @@ impl Reading {
     /// Opens the file and detects its shape. `skips`: bad items are skipped or treated as items
     /// without values.
     fn open(&mut self, asked: Option<&Shape>, skips: bool) -> anyhow::Result<()> {
-        let mut input: Box<dyn Read> = if self.is_stdin() {
-            Box::new(io::stdin())
+        let mut input = if self.is_stdin() {
+            Input::Direct(Box::new(io::stdin()))
         } else {
             (self.opener)(&self.path).map_err(|error| self.open_failure(&error))?
         };
@@ -461,7 +461,7 @@ impl Reading {
             let mut file = self.failed(File::open(&self.path))?;
             let sought = file.seek(SeekFrom::Start(at));
             self.failed(sought)?;
-            Box::new(file)
+            Input::Direct(Box::new(file))
         });
         self.rest.clear();
         self.at = at;
@@ -492,10 +492,7 @@ impl Reading {
                 Some(input) if !whole && cutter.is_none() && is_stdin => {
                     read_available(input, &mut page, room)
                 }
-                Some(input) => input
-                    .take(room as u64)
-                    .read_to_end(&mut page)
-                    .map(|n| n < room),
+                Some(input) => input.append(&mut page, room),
                 None => Ok(true),
             };
             let is_over = self.failed(read)?;

@@ -86,7 +86,7 @@ pub(super) struct BareFormat {
     format: Format,
     /// Whether strings are printed without quotes and escapes.
     strings: bool,
-    /// The names of a projection, each a JSON string and a colon, in colour if that is on.
+    /// The names of a projection, each a comma, a JSON string and a colon, in colour if that is on.
     names: Vec<String>,
     colours: bool,
 }
@@ -110,7 +110,8 @@ impl Printer {
             let colours = paint::is_on(io::stdout().is_terminal());
             let names = columns.iter().map(|name| {
                 let name = format!("{}:", query::quoted(name));
-                if colours { paint::json(&name) } else { name }
+                let name = if colours { paint::json(&name) } else { name };
+                format!(",{name}")
             });
             let bare = BareFormat {
                 format,
@@ -227,28 +228,25 @@ impl BareFormat {
         page: &ResultPage,
         (at, item): (usize, &Item),
     ) -> io::Result<()> {
-        let before: &[u8] = match (self.format, count) {
-            (Format::Json, 0) => b"[\n",
-            (Format::Json, _) => b",\n",
-            _ => b"",
-        };
-        out.write_all(before)?;
+        let is_array = self.format == Format::Json;
+        if is_array {
+            out.write_all(if count == 0 { b"[\n" } else { b",\n" })?;
+        }
         let values = page.values(at);
         if values.is_empty() {
-            self.value(out, page.bytes(item), b"")?;
+            self.value(out, page.bytes(item), None)?;
         } else if self.format == Format::Raw {
             for (column, value) in values.iter().enumerate() {
                 out.write_all(if column > 0 { b"\t" } else { b"" })?;
-                self.value(out, page.value(item, *value), b"\t")?;
+                self.value(out, page.value(item, *value), Some(b'\t'))?;
             }
         } else {
             self.object(out, page, (item, values))?;
         }
-        out.write_all(if self.format == Format::Json {
-            b""
-        } else {
-            b"\n"
-        })
+        if is_array {
+            return Ok(());
+        }
+        out.write_all(b"\n")
     }
 
     /// Prints a projection as an object, without missing values.
@@ -258,14 +256,15 @@ impl BareFormat {
         page: &ResultPage,
         (item, values): (&Item, &[Value]),
     ) -> io::Result<()> {
-        let mut begin = b"{";
+        out.write_all(b"{")?;
+        // The first member has no comma.
+        let mut omitted = 1;
         for (name, value) in self.names.iter().zip(values) {
             let bytes = page.value(item, *value);
             if !bytes.is_empty() {
-                out.write_all(begin)?;
-                out.write_all(name.as_bytes())?;
-                self.value(out, bytes, b"")?;
-                begin = b",";
+                out.write_all(name.as_bytes().get(omitted..).unwrap_or_default())?;
+                self.value(out, bytes, None)?;
+                omitted = 0;
             }
         }
         out.write_all(b"}")
@@ -273,10 +272,10 @@ impl BareFormat {
 
     /// Prints a value. `separator`: the separator of columns, which an unquoted string must not
     /// contain.
-    fn value(&self, out: &mut impl Write, value: &[u8], separator: &[u8]) -> io::Result<()> {
+    fn value(&self, out: &mut impl Write, value: &[u8], separator: Option<u8>) -> io::Result<()> {
         if self.strings && value.first() == Some(&b'"') {
             let text = query::unquoted(value);
-            if separator.is_empty() {
+            if separator.is_none() {
                 return out.write_all(text.as_bytes());
             }
             let text = text.replace('\\', "\\\\").replace('\t', "\\t");
@@ -287,13 +286,16 @@ impl BareFormat {
             (Format::Json | Format::Jsonl, []) => b"null",
             (_, value) => value,
         };
-        let on_one_line = self.format == Format::Jsonl || !separator.is_empty();
-        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r') || separator.contains(byte);
-        let value = if on_one_line && value.iter().any(ends) {
+        let on_one_line = self.format == Format::Jsonl || separator.is_some();
+        let separator = separator.unwrap_or(b'\n');
+        let ends = |byte: u8| byte == b'\n' || byte == b'\r' || byte == separator;
+        // This search does not end early, so that it compares many bytes at a time.
+        let or = |found: u8, byte: &u8| found | u8::from(ends(*byte));
+        let value = if on_one_line && value.iter().fold(0, or) != 0 {
             // In JSON, such a byte occurs only as white space between tokens.
             let line = value
                 .iter()
-                .map(|byte| if ends(byte) { b' ' } else { *byte });
+                .map(|byte| if ends(*byte) { b' ' } else { *byte });
             Cow::Owned(line.collect())
         } else {
             Cow::Borrowed(value)

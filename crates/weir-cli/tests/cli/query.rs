@@ -965,6 +965,9 @@ fn several_paths_are_columns_in_every_format() {
         "\"Kim \"\"K\"\", Ann\tB\"\r\n"
     );
     assert_eq!(out(&["-o", "raw"]), format!("1\t{name}\n[ 1, 2]\t\n"));
+    let words = ["query", "s.ndjson", "--select", "$.x, $.id"];
+    let found = ["{\"id\":1}", "{\"id\":[ 1, 2]}", "{\"x\":1}"];
+    assert_eq!(lines(&place, &words), found);
     assert_eq!(out(&["-r"]), "1\tKim \"K\", Ann\\tB\n[ 1, 2]\t\n");
     assert_eq!(
         out(&["-o", "table"]),
