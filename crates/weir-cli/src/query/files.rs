@@ -257,10 +257,13 @@ impl<'a> Files<'a> {
             return Ok(());
         };
         let begin = need.continuation.as_deref().unwrap_or(b"0");
-        let begin = std::str::from_utf8(begin)
-            .ok()
-            .and_then(|at| at.parse().ok());
-        reading.seek(begin.unwrap_or(0))?;
+        let begin = std::str::from_utf8(begin).ok();
+        let Some(begin) = begin.and_then(|at| at.parse().ok()) else {
+            let what = format!("cannot resume in {}", reading.shown());
+            let failure = Failure::new(ErrorCode::TokenCorrupt, what);
+            return Err(failure.because("its position is not a number").into());
+        };
+        reading.seek(begin)?;
         let (bytes, last) = reading.page(self.pool.take(), self.page_bytes)?;
         let next = (!last).then(|| Bytes::from(reading.at.to_string()));
         let page = Bytes::from_owner(PooledPage {

@@ -404,6 +404,34 @@ fn a_checkpoint_belongs_to_its_files() {
     );
 }
 
+/// The position is read as the start of a page, so another text must not mean the first page.
+#[test]
+fn a_checkpoint_with_a_forged_position_is_refused() {
+    let place = Place::new();
+    let lines: String = (100..120).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    place.write("a.ndjson", lines);
+    // Pages of five lines of ten bytes: the run ends in the second page.
+    let words = ["query", "a.ndjson", "--page-size", "50", "-n", "7"];
+    let words = [&words[..], &["--checkpoint", "here"]].concat();
+    place.words(&words).ok();
+    let mut bytes = std::fs::read(place.path("here")).unwrap();
+    let position = bytes
+        .windows(3)
+        .rposition(|part| part == b"\x0250")
+        .unwrap();
+    bytes[position + 1..position + 3].copy_from_slice(b"x0");
+    // The token begins after the empty line, and ends with its checksum.
+    let token = 2 + bytes.windows(2).position(|part| part == b"\n\n").unwrap();
+    let end = bytes.len() - 8;
+    let sum = twox_hash::XxHash3_64::oneshot_with_seed(5, &bytes[token..end]);
+    bytes[end..].copy_from_slice(&sum.to_le_bytes());
+    place.write("here", bytes);
+    let done = place.words(&words);
+    assert!(done.code != 0 && done.out.is_empty());
+    assert!(done.err.contains("(E706)"), "{}", done.err);
+    assert!(done.err.contains("position"), "{}", done.err);
+}
+
 /// Kills a query in the middle of its output. Checks the complete lines that it printed, and returns
 /// their number.
 fn kill(place: &Place, words: &[&str], expected: &[String]) -> usize {
