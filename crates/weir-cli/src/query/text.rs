@@ -1,5 +1,6 @@
 //! Converts the options of the command line to the fields of a query.
 
+use serde::de::IgnoredAny;
 use weir::ReadFrom;
 use weir::query::{BadItem, Complex, Level, Missing, Mode, QueryError, QueryText, Strings};
 
@@ -79,9 +80,10 @@ pub(crate) fn parse_param(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once('=')
         .ok_or_else(|| format!("{text} has no `=`"))?;
-    let parsed = serde_json::from_str::<serde_json::Value>(value);
-    let scalar = parsed.is_ok_and(|value| !value.is_array() && !value.is_object());
-    let value = if scalar {
+    // A number of any size is JSON, and so is half of a surrogate pair.
+    let is_json = serde_json::from_str::<IgnoredAny>(value).is_ok();
+    let is_scalar = is_json && !value.trim_start().starts_with(['[', '{']);
+    let value = if is_scalar {
         value.to_owned()
     } else {
         serde_json::Value::from(value).to_string()
@@ -100,6 +102,8 @@ mod tests {
             assert_eq!(param.as_deref(), Ok(value), "{text}");
         };
         check("a=1", "1");
+        check("a=-1e999", "-1e999");
+        check("a=\"\\ud83d\"", "\"\\ud83d\"");
         check("a=\"x\"", "\"x\"");
         check("a=open", "\"open\"");
         check("a=[1]", "\"[1]\"");
