@@ -1,5 +1,6 @@
 //! The commands of `weir-lab`, without the parsing of arguments.
 
+mod noise;
 mod run;
 
 use std::collections::BTreeSet;
@@ -21,8 +22,8 @@ use crate::results::{Block, Plan, PlannedCell, ResultSet};
 use crate::runner::{self, Options, Places};
 use crate::summary::Summary;
 
+pub use noise::noise;
 pub use run::run;
-use run::stop_flag;
 
 /// Directory of the experiment files below the repository.
 pub const EXPERIMENTS: &str = "lab/experiments";
@@ -497,32 +498,6 @@ fn known(name: &str) -> Result<Box<dyn crate::contender::Contender>> {
     by_name(name).ok_or_else(|| LabError::Usage {
         what: format!("no built-in contender `{name}`"),
     })
-}
-
-const NOISE: &str = r#"
-[experiment]
-name = "noise"
-title = "The noise of this machine"
-question = "How much do the times of two copies of equal work differ?"
-mode = "inproc"
-twin = "spin"
-foreign_max = 1.0
-[[contender]]
-name = "spin"
-builtin = "spin"
-[[workload]]
-name = "loop"
-params = { units = 100 }
-[[workload]]
-name = "long-loop"
-params = { units = 100000 }
-"#;
-
-/// Measures twins: the difference that this machine shows between equal work.
-pub fn noise(options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
-    let experiment = Experiment::parse(NOISE, Path::new("noise"))?;
-    let set = runner::start(NOISE, experiment, options, places, stop_flag()?, out)?;
-    make_report(set.dir(), out)
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<()> {

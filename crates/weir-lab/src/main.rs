@@ -120,6 +120,10 @@ enum Verb {
     Noise {
         #[command(flatten)]
         choice: Choice,
+        /// Make 200 comparisons of a contender with a copy of itself, and count those that find a
+        /// difference.
+        #[arg(long)]
+        false_alarms: bool,
     },
     /// Copy summary, report and compressed samples of a result set.
     Record {
@@ -286,7 +290,10 @@ fn run(verb: Verb) -> Result<()> {
         } => command::compare(&old, &new, Comparing { gate, across, json }, out),
         Verb::Show { dir, cell } => command::show(&dir, &cell, out),
         Verb::Export { dir, format } => command::export(&dir, format, out),
-        Verb::Noise { choice } => command::noise(&choice.options(), &places, out),
+        Verb::Noise {
+            choice,
+            false_alarms,
+        } => command::noise(&choice.options(), false_alarms, &places, out),
         Verb::Record { dir, to } => command::record(&dir, &to, out),
         Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } | Verb::Reap { .. } => {
             Ok(())

@@ -113,9 +113,13 @@ fn sections(
 
 /// The command that repeats the run.
 fn repetition(experiment: &Experiment, plan: &Plan) -> Section {
+    let verb = match experiment.header.name.as_str() {
+        "noise" => "noise".to_owned(),
+        "equal-work" => "noise --false-alarms".to_owned(),
+        name => format!("run {name}"),
+    };
     let command = format!(
-        "`weir-lab run {} --seed {} --blocks {}{}{}{}`",
-        experiment.header.name,
+        "`weir-lab {verb} --seed {} --blocks {}{}{}{}`",
         plan.seed,
         plan.blocks,
         if plan.quick { " --quick" } else { "" },

@@ -10,7 +10,7 @@ const DRIFTS_MAX: usize = 20;
 
 /// What the study said, and whether its claims hold here.
 pub(super) fn study(experiment: &Experiment, summary: &Summary) -> Option<Section> {
-    let said = experiment.header.study.clone()?;
+    let said = experiment.header.study.as_ref()?;
     let mut table = Table::new(&["claim of the study", "at", "here", "in words"]);
     let claims = experiment.claims.iter().filter(|claim| claim.study);
     for text in claims.map(|claim| &claim.text) {
@@ -23,7 +23,7 @@ pub(super) fn study(experiment: &Experiment, summary: &Summary) -> Option<Sectio
             ]);
         }
     }
-    let mut parts = vec![Part::Text(said)];
+    let mut parts = vec![Part::Text(said.trim().to_owned())];
     if table.rows.len() > 1 {
         parts.push(Part::Table(table));
     }

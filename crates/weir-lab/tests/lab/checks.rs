@@ -203,6 +203,27 @@ fn equal_contenders_are_compared_and_false_alarms_are_counted() {
 }
 
 #[test]
+fn equal_work_is_compared_by_a_command() {
+    let dir = laboratory(&experiment(1.5, ""));
+    let words = [
+        "noise",
+        "--false-alarms",
+        "--allow-debug",
+        "--quick",
+        "--budget",
+        "10s",
+    ];
+    let out = run(dir.path(), &words);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let report = text(&out.stdout);
+    // Three blocks never decide.
+    let counted = row(&report, "False alarms: 0 of ");
+    assert!(counted.contains("found a difference (0.0 %;"), "{counted}");
+    assert!(!report.contains("the copy is different"), "{report}");
+    assert!(report.contains("`weir-lab noise --false-alarms --seed 1 --blocks 3 --quick`"));
+}
+
+#[test]
 fn a_claim_near_its_limit_states_how_many_blocks_would_decide() {
     // The limit is 0.8, and the ratio is 0.7974 with a noise of a percent.
     let report = report_of(&experiment(1.254, ""));
