@@ -183,12 +183,14 @@ typedef struct weir_code_info {
 uint32_t weir_abi_version(void);
 /* `name=value` pairs separated by `; `: version, profile, target, scanner. Static, zero-terminated. */
 const char *weir_build_info(void);
+/* Describes an error: WEIR_OK, or WEIR_ABSENT if the library does not know the number. */
 int32_t weir_code_describe(int32_t code, weir_code_info *out);
 /* Frees the memory that the library retains for incoming pages. The last weir_query_free does so too. */
 void weir_trim(void);
 /* The number of handles and pages of this process that were not released. For tests. */
 uint64_t weir_handles_open(void);
 
+/* Describes a page. */
 int32_t weir_page_describe(const weir_page *page, weir_page_info *out, weir_error *error);
 /* Parts of a page. NULL and 0 if the handle is not a page, or if the page has no such part. `count` must not
  * be NULL. */
@@ -263,11 +265,18 @@ typedef struct weir_info {
     uint8_t store_id[16];
 } weir_info;
 
-/* `options` may be NULL in every call: the defaults. */
+/* `options` may be NULL in every call except weir_group_open: the defaults. `out` must not be NULL. */
+
+/* Opens the store in a directory, and creates it if there is none. `directory` is a path of the system,
+ * without a zero byte. WEIR_E_LOCKED if another process, or this one, has the store open. */
 int32_t weir_open(weir_slice directory, const weir_open_options *options, weir **out,
                   weir_error *error);
+/* Connects to a server. `address` is `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` (TLS) or `unix:PATH`; for a
+ * cluster, `weir://HOST[:PORT],HOST[:PORT],...`. The default port is 7071. WEIR_E_UNREACHABLE if no server
+ * responds within `connect_ms`. */
 int32_t weir_connect(weir_slice address, const weir_connect_options *options, weir **out,
                      weir_error *error);
+/* Describes a store. */
 int32_t weir_describe(weir *store, weir_info *out, weir_error *error);
 /* Makes all acknowledged writes durable, at any durability level. */
 int32_t weir_sync(weir *store, weir_error *error);
@@ -445,10 +454,12 @@ void weir_pending_free(weir_pending *pending);
 /* Opens a session, which numbers its intentions: an intention that is resent is not executed again.
  * `client` has 16 bytes, not all zero. Only one writer may use a client id at a time. */
 int32_t weir_session_open(weir *store, weir_slice client, weir_session **out, weir_error *error);
+/* As weir_submit, weir_send, in a session. */
 int32_t weir_session_submit(weir_session *session, const weir_intention *intentions, size_t count,
                             weir_verdict *verdicts, weir_page **texts, weir_error *error);
 int32_t weir_session_send(weir_session *session, const weir_intention *intentions, size_t count,
                           weir_pending **out, weir_error *error);
+/* The nonce of the next intention. */
 int32_t weir_session_next_nonce(weir_session *session, uint64_t *out, weir_error *error);
 /* Continues at a nonce whose verdict was not received. */
 int32_t weir_session_resume(weir_session *session, uint64_t nonce, weir_error *error);
@@ -517,6 +528,7 @@ enum { WEIR_READ_AWAIT = 1 }; /* the topic may be created later */
  * time of RFC 3339. WEIR_E_BAD_OPTION for any other text. `from` and `value` must not be NULL. */
 int32_t weir_position(weir_slice text, uint32_t *from, uint64_t *value, weir_error *error);
 
+/* Opens a reader of a topic. */
 int32_t weir_reader_open(weir *store, weir_slice topic, const weir_read_options *options,
                          weir_reader **out, weir_error *error);
 /* The next records: WEIR_READY and a page, or WEIR_TIMEOUT if none arrives within `timeout_ms` (0: does
@@ -580,7 +592,7 @@ enum {
     WEIR_GROUP_DELETE = 4     /* delete the group for all members; WEIR_E_GROUP_ABSENT if it does not exist */
 };
 
-/* Opens the group of this name. Creates it if it does not exist. */
+/* Opens the group of this name. Creates it if it does not exist. `options` must have a mode. */
 int32_t weir_group_open(weir *store, weir_slice topic, weir_slice group,
                         const weir_group_options *options, weir_group **out, weir_error *error);
 /* Claims up to `limit` records for this member: WEIR_READY and a page, or WEIR_TIMEOUT. */
@@ -596,6 +608,7 @@ int32_t weir_group_settle(weir_group *group, const weir_claim *claims, size_t co
  * WEIR_GROUP_RESET. */
 int32_t weir_group_step(weir_group *group, uint32_t verb, uint32_t from, uint64_t value,
                         weir_error *error);
+/* Describes a group. */
 int32_t weir_group_describe(weir_group *group, weir_group_info *out, weir_error *error);
 /* As weir_reader_cancel, for weir_group_claim, and at a server for every call of the member. A write that
  * has begun fails with WEIR_E_INDETERMINATE. */
@@ -741,6 +754,7 @@ typedef struct weir_frames {
  * `member` of weir_source_options; `member` points into `text`. WEIR_E_BAD_OPTION for any other text.
  * `shape` and `member` must not be NULL. */
 int32_t weir_shape(weir_slice text, uint32_t *shape, weir_slice *member, weir_error *error);
+/* Opens a query over pages that the caller adds: with weir_query_source, then weir_query_enqueue_... */
 int32_t weir_query_open(const weir_query_options *options, weir_query **out, weir_error *error);
 /* Opens a query over topics of a store, which fetches its pages itself. weir_query_wait, _next, _fd,
  * _token, _explain, _source_name, _cancel and _free accept it. The other functions of queries fail with
@@ -757,6 +771,7 @@ int32_t weir_query_wait(weir_query *query, uint64_t timeout_ms, uint32_t max_ite
  * epoll): the query owns it, so do not read or close it, and weir_query_free closes it. Each call returns
  * the same descriptor. */
 int32_t weir_query_fd(weir_query *query, int32_t *out, weir_error *error);
+/* Adds a source. `source` receives its number; the first one is 0. */
 int32_t weir_query_source(weir_query *query, const weir_source_options *options, uint32_t *source,
                           weir_error *error);
 /* A page with one item, the name of a source or of its topic: WEIR_OK, or WEIR_ABSENT. */
@@ -811,12 +826,14 @@ int32_t weir_query_metas(weir_query *query, weir_page **out, weir_error *error);
 int32_t weir_query_cancel(weir_query *query);
 void weir_query_free(weir_query *query);
 
+/* Allocates a buffer of `size` bytes. WEIR_E_BAD_LENGTH if there is not enough memory. */
 int32_t weir_buffer_new(size_t size, weir_buffer **out, weir_error *error);
 /* The memory of a buffer, initially with any content. `size` may be NULL. NULL and 0 if the buffer has no
  * bytes, the handle is not a buffer, or another thread uses it. */
 uint8_t *weir_buffer_data(weir_buffer *buffer, size_t *size);
 void weir_buffer_free(weir_buffer *buffer);
 
+/* Creates a list, for `loans` of weir_loan. */
 int32_t weir_loans_new(weir_loans **out, weir_error *error);
 /* Removes the cookies of returned loans from the list, oldest first, and writes them to `cookies`, which has
  * room for `room` (at most 65,536). `count` receives their number. `left`, if not NULL, receives the number

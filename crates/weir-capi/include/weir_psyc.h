@@ -117,6 +117,8 @@ int32_t weir_psyc_parser_init(weir_psyc_parser *parser, const weir_psyc_parser_o
  * Returns WEIR_READY after WEIR_PSYC_COMPLETE, WEIR_NEED if more bytes are needed, WEIR_OK if `events` is
  * full. After an error every call returns it, until the next weir_psyc_parser_init. */
 int32_t weir_psyc_parser_read(weir_psyc_parser *parser, weir_slice bytes, weir_psyc_event *events, size_t room, size_t *count, size_t *used, weir_error *error);
+/* Describes a parser. WEIR_E_BAD_HANDLE if its memory is not an initialised parser; weir_psyc_parser_read
+ * fails in the same way. */
 int32_t weir_psyc_parser_describe(const weir_psyc_parser *parser, weir_psyc_parser_info *out, weir_error *error);
 
 /* ------------------------------------------------------------------ values in */
@@ -327,6 +329,7 @@ typedef struct weir_psyc_name {
     weir_slice known;      /* name of the method, static */
 } weir_psyc_name;
 
+/* Describes a name, which may be any bytes. */
 int32_t weir_psyc_describe_name(weir_slice name, weir_psyc_name *out, weir_error *error);
 
 enum {
@@ -459,7 +462,9 @@ typedef struct weir_psyc_step {
     weir_slice name; /* of a field or key */
 } weir_psyc_step;
 
+/* Computes the sizes of a packet, and reports every error that weir_psyc_render reports. */
 int32_t weir_psyc_measure(const weir_psyc_packet *packet, weir_psyc_sizes *out, weir_error *error);
+/* Renders a packet. */
 int32_t weir_psyc_render(const weir_psyc_packet *packet, uint8_t *out, size_t room, size_t *size, weir_error *error);
 /* Renders one line of an entity header. */
 int32_t weir_psyc_render_modifier(const weir_psyc_modifier *modifier, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
