@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir::Weir;
 use weir_core::{ClientId, Intention, Operation};
@@ -242,16 +242,35 @@ fn a_session_of_an_ended_connection_counts_until_the_verdict_of_its_write() {
     let files = Files::new();
     let a = files.token("a", &["all **"]);
     let world = files.start(|config| {
+        config.http = Some(loopback());
         config.sessions_per_principal_max = 1;
-        config.write_timeout = Duration::from_millis(100);
     });
     world.create("t");
-    let (mut peer, opened) = hello(&world, &a, CLIENT, "");
-    assert_line(&opened, "_notice_hello");
     let _blocked = BlockedThread::new(&world.store, "t");
-    peer.send(b"\n:_topic\tt\n_request_put\nx\n|\n\n_request_bye\n|\n");
-    // The server ends the connection, although the write is still in the queue.
-    assert_eq!(peer.read(), None);
+    let mut stream = TcpStream::connect(world.native).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let token = a.expose();
+    let hello_and_put = format!(
+        "|\n\n:_token\t{token}\n:_client\t{CLIENT}\n:_received\t1\n_request_hello\n|\n\n\
+         :_topic\tt\n_request_put\nx\n|\n"
+    );
+    stream.write_all(hello_and_put.as_bytes()).unwrap();
+    let mut unread = [0; 4096];
+    let has_received = |bytes: &[u8]| bytes.windows(16).any(|part| part == b"_notice_received");
+    loop {
+        let count = stream.peek(&mut unread).unwrap();
+        if has_received(&unread[..count]) {
+            break;
+        }
+    }
+    // The client does not read the responses, so closing the connection resets it.
+    drop(stream);
+    let fields = [format!("Authorization: Bearer {token}")];
+    let end = Instant::now() + TEST_TIMEOUT;
+    while !ask(&world, "GET /metrics", &fields, "").contains("\nweir_native_connections 0\n") {
+        assert!(Instant::now() < end, "the connection has not ended");
+    }
+    // The write is still in the queue.
     let (_, full) = hello(&world, &a, &"2".repeat(32), "");
     assert_line(&full, "_failure_busy");
 }
