@@ -49,6 +49,12 @@ const RACES_MAX: u32 = 10;
 /// The member of a stored project with the time from which its worklogs may have been hidden, in
 /// milliseconds.
 const WORKLOGS_HIDDEN: &str = "worklogs_hidden_ms";
+/// Time between two samples, in milliseconds.
+const SAMPLE_INTERVAL_MS: i64 = 7 * DAY_MS;
+/// A sample has one hundredth (1 / `SAMPLE_PART`) of the issues, but at least those of one request.
+const SAMPLE_PART: usize = 100;
+/// Limit on the issues of a sample.
+const SAMPLE_MAX: usize = 1000;
 /// A census that would remove more than one fifth (1 / `GONE_PART`) of a project needs a
 /// confirmation.
 const GONE_PART: usize = 5;
@@ -104,6 +110,10 @@ pub struct PullReport {
     pub moved: u64,
     /// Issues that a pull had missed, and the census found.
     pub repaired: u64,
+    /// Issues of the weekly sample, which were read again.
+    pub sampled: u64,
+    /// Issues of the sample that had changed without a new time of change.
+    pub outdated: u64,
     /// Restarts of a query because of inconsistent pages.
     pub restarted: u64,
     /// Records written, including cursors.
@@ -119,6 +129,12 @@ struct Cursor {
     census_ms: Option<i64>,
     /// Time at which the reference data was read.
     reference_ms: Option<i64>,
+    /// Time of the last sample, or of the first census.
+    #[serde(default)]
+    sample_ms: Option<i64>,
+    /// Id of the last issue of the last sample.
+    #[serde(default)]
+    sampled_to: Option<String>,
     /// Every worklog that was changed before this time by the clock of the site is stored; `None`:
     /// before the first pull.
     #[serde(default)]
@@ -213,6 +229,7 @@ impl<'a> Pull<'a> {
             if !(reference || loaded) {
                 self.projects()?;
             }
+            self.sample()?;
             self.census()?;
             if self.is_cloud() {
                 self.worklogs()?;
@@ -964,6 +981,37 @@ impl<'a> Pull<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Reads a part of the issues again, at most once a week: some changes, such as a new rank or a
+    /// new name of a person, do not change the time of an issue. Each sample begins after the last
+    /// issue of the one before it.
+    fn sample(&mut self) -> Result<()> {
+        let now_ms = self.options.now_ms;
+        // The first pull has just read all issues.
+        let last = *self.cursor.sample_ms.get_or_insert(now_ms);
+        if now_ms - last < SAMPLE_INTERVAL_MS {
+            return Ok(());
+        }
+        let mut ids = Vec::new();
+        for project in self.selected_projects()?.into_keys() {
+            ids.extend(self.replica.keys(&format!("issues.{project}"), "")?);
+        }
+        ids.sort_unstable();
+        let count = ids.len().div_ceil(SAMPLE_PART).clamp(BULK, SAMPLE_MAX);
+        let before = self.cursor.sampled_to.as_ref();
+        let start = ids.partition_point(|id| Some(id) <= before);
+        ids.rotate_left(start);
+        ids.truncate(count);
+        for part in ids.chunks(BULK) {
+            let page = self.fetch_issues(part)?;
+            let rows = self.parsed(&page.issues);
+            self.report.sampled += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+            self.report.outdated += self.store_changed(&rows)?;
+        }
+        self.cursor.sample_ms = Some(now_ms);
+        self.cursor.sampled_to = ids.pop();
+        self.save()
     }
 
     /// Compares the ids of each project with those of the replica.

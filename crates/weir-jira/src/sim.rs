@@ -427,6 +427,12 @@ fn control(state: &mut State, request: &Request) -> Response {
                     world.set_as(id, name, value.clone(), &world.another());
                 }
             }
+            // Sets fields without a new time of change, as Jira does for a rank.
+            for (name, value) in body["silent"].as_object().unwrap_or(&empty) {
+                if let Some(issue) = issue.and_then(|id| world.issues.get_mut(id)) {
+                    issue.fields.insert(name.clone(), value.clone());
+                }
+            }
             // Changes a comment or worklog, found by its id.
             for list in ["comment", "worklog"] {
                 let Some(given) = body[list].as_object() else {

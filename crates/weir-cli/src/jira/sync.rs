@@ -43,6 +43,16 @@ const FIELDS: &[Field] = &[
         "issues that earlier pulls missed and the census found",
     ),
     field(
+        "sampled",
+        "number",
+        "issues that were read again, once a week",
+    ),
+    field(
+        "outdated",
+        "number",
+        "sampled issues that had changed without a new time of change",
+    ),
+    field(
         "restarted",
         "number",
         "restarts of a query because of inconsistent pages",
@@ -53,7 +63,8 @@ const FIELDS: &[Field] = &[
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A pull without changes sends one request and writes nothing. Once a day, a pull also runs a census: it
-compares the keys of all issues, to find deleted and missed issues. If a pull is interrupted, the
+compares the keys of all issues, to find deleted and missed issues. Once a week, that pull also reads
+100 issues, or 1 % of all issues if that is more, at most 1,000, again. If a pull is interrupted, the
 issues that it stored remain, and the next pull resumes there.
 
 Examples:
@@ -170,7 +181,7 @@ pub(super) fn watch(
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(report: &PullReport) -> [Cell<'static>; 10] {
+fn row(report: &PullReport) -> [Cell<'static>; 12] {
     [
         report.requests,
         report.stored,
@@ -180,6 +191,8 @@ fn row(report: &PullReport) -> [Cell<'static>; 10] {
         report.gone,
         report.moved,
         report.repaired,
+        report.sampled,
+        report.outdated,
         report.restarted,
         report.writes,
     ]

@@ -583,6 +583,40 @@ fn an_issue_with_a_time_in_the_future_gets_its_next_version() {
     assert_eq!(stored["fields"]["updated"], site["fields"]["updated"]);
 }
 
+/// Some changes do not change the time of an issue. Once a week, a pull reads a part of the issues
+/// again.
+#[test]
+fn a_weekly_sample_finds_changes_without_a_new_time() {
+    let world = World::new(SimOptions {
+        issues: 130,
+        comments: 0,
+        ..small()
+    });
+    world.pull();
+    for key in world.keys() {
+        let body = json!({"issue": key, "silent": {"customfield_10019": "0|i0000f:"}});
+        world.sim.control("POST", "/_sim/edit", &body);
+    }
+    let sampled = || {
+        let report = world.pull();
+        (report.sampled, report.outdated)
+    };
+    // A forced census does not sample either.
+    assert_eq!(world.census().unwrap().sampled, 0);
+    world.advance(6 * 86_400_000);
+    assert_eq!(sampled(), (0, 0));
+    world.advance(86_400_000);
+    assert_eq!(sampled(), (100, 100));
+    world.advance(86_400_000);
+    assert_eq!(sampled(), (0, 0));
+    // The second sample has the other issues, then begins again.
+    world.advance(6 * 86_400_000);
+    assert_eq!(sampled(), (100, 30));
+    world.converged();
+    world.advance(7 * 86_400_000);
+    assert_eq!(sampled(), (100, 0));
+}
+
 /// The dates of a query without a request are those of the account, as at the site.
 #[test]
 fn a_day_of_a_query_is_in_the_time_zone_of_the_account() {
