@@ -59,7 +59,11 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         }
         let expected = entry.map_or(0, |(lines, _)| *lines);
         if found.len() < expected {
-            findings.note(LIST, &format!("{name} has fewer defaults than are listed"));
+            let what = format!(
+                "{name} has {} lines with a default: correct the number and the reason",
+                found.len()
+            );
+            findings.wrong(LIST, &what);
         }
         if found.len() > expected {
             let what = format!(

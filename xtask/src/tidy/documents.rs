@@ -46,7 +46,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
                 findings.wrong(name, "another decision record has this number");
             }
             numbers.push(number);
-            parts(name, &prose, DECISION_PARTS, true, findings);
+            decision_parts(name, &prose, findings);
             if text.lines().count() > DECISION_LINES_MAX {
                 findings.wrong(name, "a decision record is one page");
             }
@@ -250,15 +250,15 @@ fn joined(folder: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Checks that second-level headings are among `allowed` and in that order; with `all`, all must
-/// exist.
-fn parts(name: &str, prose: &[String], allowed: &[&str], all: bool, findings: &mut Findings) {
+/// Checks that the second-level headings of a decision record are [`DECISION_PARTS`].
+fn decision_parts(name: &str, prose: &[String], findings: &mut Findings) {
     let found: Vec<&str> = prose
         .iter()
         .filter_map(|line| line.strip_prefix("## "))
         .collect();
-    if found != allowed && all {
-        findings.wrong(name, &format!("the parts must be: {}", allowed.join(", ")));
+    if found != DECISION_PARTS {
+        let expected = DECISION_PARTS.join(", ");
+        findings.wrong(name, &format!("the parts must be: {expected}"));
     }
 }
 
