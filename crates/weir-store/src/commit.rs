@@ -365,8 +365,10 @@ impl Committer {
     /// Starts a checkpoint if enough log was written since the last one, or if replaying it would
     /// cost enough.
     pub(crate) fn checkpoint_when_due(&mut self) {
-        let cost = self.applier.lock().cost;
-        if self.log_since_snapshot() <= self.snapshot_log_bytes && !cost.is_due() {
+        // With a provider, another thread applies, and this thread must not wait for it.
+        let applier = self.applier.try_lock();
+        let is_costly = applier.is_some_and(|applier| applier.cost.is_due());
+        if self.log_since_snapshot() <= self.snapshot_log_bytes && !is_costly {
             return;
         }
         // If another task has the permit, the checkpoint stays due.
@@ -482,10 +484,12 @@ impl Committer {
     }
 
     /// Returns the error if no batch can be accepted: topics cannot be written, and the memory for
-    /// their unwritten blocks is bounded.
+    /// their unwritten blocks is bounded. `None` if another thread is applying: with a provider, this
+    /// thread must not wait for that thread.
     fn topics_stuck(&mut self) -> Option<StoreError> {
         let stuck = self.with_descriptors(|this| {
-            let stuck = this.applier.lock().topics.stuck();
+            let applier = this.applier.try_lock();
+            let stuck = applier.and_then(|mut applier| applier.topics.stuck());
             let failure = stuck.as_ref().and_then(|(_, failure)| failure.as_ref());
             let lacks_descriptors = failure.is_some_and(StoreError::lacks_descriptors);
             (stuck, lacks_descriptors)
@@ -493,8 +497,7 @@ impl Committer {
         stuck.map(|(bytes, failure)| self.topics_error(bytes, failure))
     }
 
-    /// Like [`topics_stuck`](Self::topics_stuck), but returns `None` if another thread is applying:
-    /// the append must not wait for that thread.
+    /// Like [`topics_stuck`](Self::topics_stuck), but does not wait for a file descriptor.
     pub(crate) fn topics_stuck_now(&mut self) -> Option<StoreError> {
         let (bytes, failure) = self.applier.try_lock()?.topics.stuck()?;
         Some(self.topics_error(bytes, failure))

@@ -789,6 +789,10 @@ impl Committer {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::sync::mpsc;
+
+    use weir_core::{ErrorCode, Intention, Operation, TopicOptions};
+
     use super::*;
 
     /// A provider that drops every batch.
@@ -804,47 +808,77 @@ mod tests {
         fn purgeable(&self, _: EntryId) {}
     }
 
-    #[test]
-    fn the_applied_position_does_not_wait_for_an_apply() {
-        let directory = tempfile::tempdir().unwrap();
+    fn open(directory: &Path) -> (Store, Replica) {
         let node = NodeOptions {
             node: 1,
             cluster: [1; 16],
             incarnation: 0,
             allow_gaps: false,
         };
-        let opened = Store::open_node(
-            directory.path(),
-            &OpenOptions::default(),
-            &node,
-            Arc::new(Dropped),
-        );
-        let (store, replica) = opened.unwrap();
-        let (term, members) = (1, Bytes::from_static(b"members"));
-        for (number, body) in [
-            EntryBody::Blank,
-            EntryBody::Membership(members.clone()),
-            EntryBody::Blank,
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let index = LogIndex(number as u64 + 1);
-            let id = EntryId { term, index };
-            replica.apply(ReplicaEntry { id, body }).unwrap();
+        Store::open_node(directory, &OpenOptions::default(), &node, Arc::new(Dropped)).unwrap()
+    }
+
+    const fn id(index: u64) -> EntryId {
+        EntryId {
+            term: 1,
+            index: LogIndex(index),
+        }
+    }
+
+    #[test]
+    fn the_applied_position_does_not_wait_for_an_apply() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, replica) = open(directory.path());
+        let members = Bytes::from_static(b"members");
+        for (index, body) in [
+            (1, EntryBody::Blank),
+            (2, EntryBody::Membership(members.clone())),
+            (3, EntryBody::Blank),
+        ] {
+            let entry = ReplicaEntry {
+                id: id(index),
+                body,
+            };
+            replica.apply(entry).unwrap();
         }
         // An apply holds the applier.
         let applier = replica.applier.lock();
-        let id = |index| EntryId {
-            term,
-            index: LogIndex(index),
-        };
         let expected = AppliedState {
             last: Some(id(3)),
             membership: Some((id(2), members)),
         };
         assert_eq!(replica.applied(), expected);
         assert_eq!(applier.state(), expected);
+        drop(applier);
+        store.close().unwrap();
+    }
+
+    /// While the writer thread waits, the consensus sends no heartbeats.
+    #[test]
+    fn appends_and_proposals_do_not_wait_for_an_apply() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, replica) = open(directory.path());
+        let applier = replica.applier.lock();
+        for index in 1..=2 {
+            let (sender, results) = mpsc::channel();
+            let durable = sender.clone();
+            let entry = ReplicaEntry {
+                id: id(index),
+                body: EntryBody::Blank,
+            };
+            replica.append(
+                vec![entry],
+                Box::new(move |written| drop(sender.send(written.is_ok()))),
+                Box::new(move |synced| drop(durable.send(synced.is_ok()))),
+            );
+            assert_eq!([results.recv(), results.recv()], [Ok(true), Ok(true)]);
+        }
+        let options = &TopicOptions::default();
+        let create = Intention::new("t", Operation::Create { options });
+        let proposed = store.propose(&[create]).unwrap();
+        // The provider has dropped the batch.
+        let error = proposed.wait().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Indeterminate);
         drop(applier);
         store.close().unwrap();
     }
