@@ -22,8 +22,9 @@ use crate::types::{Entry, LogId, Member, Types, Vote};
 
 /// Limit on entries in one request; a leader sends at most 64.
 const ENTRIES_MAX: u64 = 4096;
-/// Limit on the files of a snapshot, and on the topic names in a reply.
-const FILES_MAX: u64 = 1 << 20;
+/// Limit on the files of a snapshot, and on the topic names in a reply. A store has up to 2^20 topics,
+/// each with at least one file.
+const FILES_MAX: u64 = 1 << 22;
 const MAGIC: &[u8; 8] = b"WEIRPEER";
 const VERSION: u16 = 3;
 
@@ -831,6 +832,20 @@ mod tests {
                 try_all(&bad);
             }
         }
+    }
+
+    #[test]
+    fn a_snapshot_of_all_topics_can_be_sent() {
+        let mut head = a_snapshot();
+        let segment = SnapshotFile {
+            segment: Some((1 << 20, 1 << 20)),
+            bytes: 1 << 30,
+        };
+        head.files
+            .resize(weir_core::limits::TOPICS_MAX + 1, segment);
+        let body = encode_snapshot(&head);
+        assert!(body.len() < crate::frame::BODY_BYTES_MAX);
+        assert_eq!(decode_snapshot(&body).unwrap(), head);
     }
 
     /// 5 bytes of an entry become more than a hundred in memory.
