@@ -126,11 +126,11 @@ fn usable(scratch: &Path) -> Result<()> {
             let why = said.lines().find(|line| !line.trim().is_empty());
             let why = why.unwrap_or("no reason given").trim().to_owned();
             format!(
-                "`perf` is not permitted here: {why} (kernel.perf_event_paranoid is {})",
+                "`perf` is not permitted here: {why} (kernel.perf_event_paranoid is {}). `sysctl kernel.perf_event_paranoid=1` permits it, or the capability PERFMON in a container; nothing was profiled",
                 paranoid.trim()
             )
         }
-        Err(error) => format!("there is no `perf` on this machine ({error}); nothing was profiled"),
+        Err(error) => format!("there is no `perf` on this machine ({error}). Install it (Debian: linux-perf); nothing was profiled"),
     };
     Err(LabError::Usage { what })
 }
