@@ -1,12 +1,13 @@
 /** An event store to open in your process, and ordered queries over raw JSON pages. */
 
-/** Bytes, or text as UTF-8. Read during the call and copied. */
+/** Bytes, or text as UTF-8, without half of a surrogate pair. Read during the call and copied. */
 export type Data = string | Uint8Array | ArrayBuffer | ArrayBufferView
 /** A value to be written: bytes or text unchanged, an array or a plain object as JSON. */
 export type Value = Data | readonly unknown[] | { readonly [name: string]: unknown }
 /** An integer of the store. The package returns `bigint`, and accepts both. */
 export type Int = number | bigint
-export type JsonScalar = null | boolean | number | string
+/** A `bigint` keeps all its digits, also above 2^53. */
+export type JsonScalar = null | boolean | number | bigint | string
 
 /** The root of all errors of this package. */
 export class WeirError extends Error {
@@ -178,8 +179,9 @@ export class Record {
   readonly value: Buffer
   readonly meta: Buffer
   text(): string
+  /** The decoded value. As with `JSON.parse`, an integer above 2^53 is rounded; `text` has all digits. */
   json(): unknown
-  /** The scalar at a singular JSONPath, decoded; for an array or object, its text. */
+  /** The scalar at a singular JSONPath, decoded as by `json`; for an array or object, its text. */
   get(path: string, missing?: unknown): unknown
   /** A copy of the value. */
   toBuffer(): Buffer
@@ -196,7 +198,7 @@ export class RecordPage implements Iterable<Record> {
   readonly released: boolean
   at(index: number): Record | undefined
   [Symbol.iterator](): IterableIterator<Record>
-  /** Releases the memory at once. The records of the page then have no bytes. */
+  /** Releases the memory at once. Existing views become empty, and reading the bytes of a record throws. */
   release(): void
 }
 
@@ -213,8 +215,9 @@ export class Item {
   readonly bytes: Buffer
   readonly length: number
   text(): string
+  /** The decoded value. As with `JSON.parse`, an integer above 2^53 is rounded; `text` has all digits. */
   json(): unknown
-  /** The scalar at a singular JSONPath, decoded; an array or object is returned as an item. */
+  /** The scalar at a singular JSONPath, decoded as by `json`; an array or object is returned as an item. */
   get(path: string, missing?: unknown): unknown
   toBuffer(): Buffer
 }
@@ -329,7 +332,7 @@ export class Work implements Claim {
 export class Group {
   private constructor()
   readonly name: string
-  /** Claims up to `max` records (100); waits up to `timeoutMs` (0) for the first one. */
+  /** Claims up to `max` records (100, at least 1); waits up to `timeoutMs` (0) for the first one. */
   claim(max?: number, options?: Waiting & { timeoutMs?: number }): Promise<Work[]>
   /** Acknowledges records durably. Returns the offsets of those that another member has claimed by now. */
   ack(work: Claim[]): Promise<bigint[]>
@@ -368,6 +371,7 @@ export class Session {
   /** Sets the next number back to one without an answer. */
   resume(nonce: Int): Promise<void>
   execute(intentions: [topic: string, op: Op][]): Promise<Verdict[]>
+  /** As `Store.send`, with the next numbers. */
   send(intentions: [topic: string, op: Op][]): Pending
 }
 
@@ -516,7 +520,7 @@ export type Consistency =
 /** An event store, in a directory or at a server. */
 export class Store {
   private constructor()
-  /** Opens the store in a directory, or creates one. */
+  /** Opens the store in a directory, or creates one. A `URL` has the scheme `file:`. */
   static open(path: string | URL, options?: OpenOptions): Promise<Store>
   /** Connects to a server: `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` (TLS) or `unix:PATH`. */
   static connect(url: string, options?: ConnectOptions): Promise<Store>
@@ -531,9 +535,15 @@ export class Store {
   topics(options?: { destroyed?: boolean }): Promise<TopicInfo[]>
   /** Executes several intentions of any topics in one call, independently of each other. */
   batch(intentions: [topic: string, op: Op][], options?: Waiting): Promise<Verdict[]>
-  /** Sends intentions. Returns separate promises for their reception and their verdicts. */
+  /**
+   * Sends intentions. Returns separate promises for their reception and their verdicts. Blocks the event loop while the
+   * queue has no room: `batch` with more than 1 MiB waits in a thread.
+   */
   send(intentions: [topic: string, op: Op][]): Pending
-  /** A writer whose intentions are executed exactly once. `client` is 16 bytes that no other writer uses. */
+  /**
+   * A writer whose intentions are executed exactly once. `client` is 16 bytes that no other writer uses. At a server,
+   * it waits for the connection of the session.
+   */
   session(client: Data): Promise<Session>
   /** A query over topics: names, or patterns like "orders.*" and "orders.**". */
   query(topics: string | Iterable<string>, options?: TopicQueryOptions): Promise<TopicQuery>
@@ -544,6 +554,8 @@ export class Store {
   readonly closed: boolean
   /** Completes queued writes and closes the store. A second call is a no-op. */
   close(): Promise<void>
+  /** As `close`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
 }
 export function open(path: string | URL, options?: OpenOptions): Promise<Store>
 export function connect(url: string, options?: ConnectOptions): Promise<Store>

@@ -3,7 +3,7 @@
 
 const native = require('./native.js')
 const { abortable, call, settle } = require('./errors.js')
-const { big, bytes, maybeBytes, settings, PageBuffers } = require('./values.js')
+const { big, bytes, maybeBytes, scalar, settings, PageBuffers } = require('./values.js')
 
 /** Size in bytes above which a page is scanned in another thread. */
 const LARGE = 256 << 10
@@ -15,7 +15,7 @@ const FIELDS = new Set([
 
 /** JSON scalars by name. */
 const namedValues = (values = {}) =>
-  Object.entries(values).map(([name, value]) => ({ name, value: JSON.stringify(value) }))
+  Object.entries(values).map(([name, value]) => ({ name, value: scalar(value, name) }))
 
 /** Converts the fields of a query for the native module. */
 function fields(options) {
@@ -43,7 +43,7 @@ function source({ name, ordinal, first, meta, bound, ...rest }) {
     ordinal: big(ordinal),
     first: maybeBytes(first, 'first'),
     meta: namedValues(meta),
-    bound: bound?.map((key) => JSON.stringify(key)),
+    bound: bound?.map((key) => scalar(key, 'a key of bound')),
   }
 }
 
@@ -124,7 +124,7 @@ class Query {
     call(() => this.#inner.abandon(bytes(name, 'name')))
   }
   watermark(id, ...keys) {
-    call(() => this.#inner.watermark(sourceNumber(id), keys.map((key) => JSON.stringify(key))))
+    call(() => this.#inner.watermark(sourceNumber(id), keys.map((key) => scalar(key, 'a key'))))
     this.#advanced++
   }
   replace(id, parts) {

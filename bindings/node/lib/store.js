@@ -1,8 +1,9 @@
 'use strict'
 // Stores, topics, groups, sessions.
 
+const { fileURLToPath } = require('node:url')
 const native = require('./native.js')
-const { abortable, call, settle, VerdictError, StoreError } = require('./errors.js')
+const { abortable, call, settle, StoreError } = require('./errors.js')
 const { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Page } = require('./values.js')
 const { fields } = require('./query.js')
 
@@ -10,7 +11,9 @@ const { fields } = require('./query.js')
 const STEP_MS = 100
 
 class Verdict {
+  #explanation
   constructor(verdict) {
+    this.#explanation = verdict.explanation
     this.effect = verdict.effect
     this.valid = verdict.effect === 'VALID'
     this.reason = verdict.reason
@@ -26,14 +29,8 @@ class Verdict {
     Object.freeze(this)
   }
   check() {
-    if (this.valid) return this
-    throw new VerdictError({
-      message: `the verdict is ${this.effect} ${this.reason}`,
-      code: this.reason,
-      number: this.number,
-      retry: 'no',
-      advice: '',
-    })
+    if (!this.valid) call(() => native.verdictError(this.number, this.#explanation))
+    return this
   }
 }
 
@@ -56,11 +53,17 @@ const expect = {
   incarnation: (intention) => ({ kind: 'incarnation', number: intention }),
 }
 
+const COMPACTIONS = { __proto__: null, off: 0n, latest: 1n }
+
 /** Converts an intention for the native module. */
 function toNative(topic, op) {
   const { holdForGroups, program, args, compaction, ...numbers } = op.options ?? {}
   const numeric = settings(numbers)
-  if (compaction !== undefined) numeric.push({ name: 'compaction', value: compaction === 'latest' ? 1n : 0n })
+  if (compaction !== undefined && compaction !== null) {
+    const value = COMPACTIONS[compaction]
+    if (value === undefined) throw new TypeError(`compaction is 'off' or 'latest', not ${compaction}`)
+    numeric.push({ name: 'compaction', value })
+  }
   return {
     kind: op.kind,
     topic,
@@ -84,7 +87,7 @@ function toNative(topic, op) {
 function start(options, fallback) {
   if (typeof options !== 'object') return { kind: 'position', text: String(options) }
   const names = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
-    (name) => options[name] !== undefined && options[name] !== false,
+    (name) => options[name] !== undefined && options[name] !== null && options[name] !== false,
   )
   if (names.length > 1) throw new TypeError(`there is one position, not ${names.join(' and ')}`)
   const kind = names[0] ?? fallback
@@ -289,13 +292,17 @@ class Group {
   }
 }
 
-/** Sent intentions: two promises. */
+/** Intentions that a store or session sent: two promises. */
 class Pending {
-  constructor([received, verdicts]) {
+  constructor([received, verdicts], sender) {
     this.received = settle(() => received)
     this.verdicts = settle(() => verdicts).then((all) => all.map((verdict) => new Verdict(verdict)))
-    // A caller that awaits only one promise gets no unhandled rejection of the other.
-    this.verdicts.catch(() => {})
+    // The collector must not close the connection of the sender before. A caller that awaits only one promise gets no
+    // unhandled rejection of the other.
+    const release = () => {
+      sender = undefined
+    }
+    this.verdicts.then(release, release)
     Object.freeze(this)
   }
 }
@@ -317,7 +324,7 @@ class Session {
   }
   send(intentions) {
     const ops = intentions.map(([topic, op]) => toNative(topic, op))
-    return new Pending(call(() => this.#inner.sendWithReceipt(ops)))
+    return new Pending(call(() => this.#inner.sendWithReceipt(ops)), this)
   }
 }
 
@@ -373,7 +380,8 @@ class Store {
   }
   static async open(path, { durability, intervalMs, create, program, ...numbers } = {}) {
     const nativeOptions = { durability, intervalMs, create, program, settings: settings(numbers) }
-    return new Store(await settle(() => native.open(String(path), nativeOptions)))
+    const directory = path instanceof URL ? fileURLToPath(path) : String(path)
+    return new Store(await settle(() => native.open(directory, nativeOptions)))
   }
   static async connect(url, { identity, ...options } = {}) {
     const nativeOptions = { ...options, certificate: identity?.[0], key: identity?.[1] }
@@ -406,7 +414,7 @@ class Store {
   send(intentions) {
     if (this.closed) throw closed()
     const ops = intentions.map(([topic, op]) => toNative(topic, op))
-    return new Pending(call(() => this.#inner.sendWithReceipt(ops)))
+    return new Pending(call(() => this.#inner.sendWithReceipt(ops)), this)
   }
   async session(client) {
     return new Session(await this._run((inner) => inner.session(bytes(client, 'client'))))

@@ -12,7 +12,11 @@ const NONE = 0xffffffff
 
 /** The bytes of a string or of an object with bytes. */
 function bytes(data, what = 'data', kinds = 'a string or bytes') {
-  if (typeof data === 'string') return Buffer.from(data)
+  if (typeof data === 'string') {
+    // `Buffer.from` would write U+FFFD, and so give one key to different strings.
+    if (!data.isWellFormed()) throw new TypeError(`${what} has half of a surrogate pair, which UTF-8 does not have`)
+    return Buffer.from(data)
+  }
   if (data instanceof Uint8Array) return data
   if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
   if (data instanceof ArrayBuffer) return new Uint8Array(data)
@@ -34,6 +38,14 @@ function content(value, what) {
 function finite(key, value) {
   if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`${key || 'a number'} is ${value}, which JSON does not have`)
   return value
+}
+
+/** A JSON scalar as text; a bigint keeps all its digits. */
+function scalar(value, what) {
+  if (typeof value === 'bigint') return String(value)
+  const json = JSON.stringify(value, (key, part) => finite(key || what, part))
+  if (json === undefined) throw new TypeError(`${what} is a JSON scalar, not ${typeof value}`)
+  return json
 }
 
 /** Characters of a key or value that the summary of a record shows. */
@@ -411,4 +423,4 @@ class Page {
   }
 }
 
-module.exports = { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Item, Page, PageBuffers, QueryError }
+module.exports = { big, bytes, content, maybeBytes, scalar, settings, record, Record, RecordPage, Item, Page, PageBuffers, QueryError }

@@ -126,6 +126,11 @@ impl Group {
         wait_ms: u32,
     ) -> napi::Result<Object<'env>> {
         let max = whole("max", max)?;
+        if max == 0 {
+            // It would never find a record, and a wait without a timeout would not end.
+            let text = "max is 0, not a whole number from 1 to 2^32 - 1";
+            return Err(Failure::new(ErrorCode::BadOption, text).into());
+        }
         self.job(env, move |group| {
             let wait = Duration::from_millis(u64::from(wait_ms));
             let works = group.claim(max as usize, wait)?;

@@ -40,10 +40,7 @@ impl Session {
         let session = Arc::clone(&self.0);
         let nonce = input::number("a nonce", &nonce)?;
         pool::promise(env, move || {
-            with_lock(&session, |session| {
-                session.resume(nonce);
-                Ok(())
-            })
+            with_lock(&session, |session| Ok(session.try_resume(nonce)?))
         })
     }
 

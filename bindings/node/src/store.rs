@@ -147,7 +147,8 @@ pub fn connect(env: &Env, url: String, from_js: ConnectIn) -> napi::Result<Objec
     options.authority = from_js.authority.map(Into::into);
     options.identity = match (from_js.certificate, from_js.key) {
         (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
-        _ => None,
+        (None, None) => None,
+        _ => return Err(Failure::option("identity", "a certificate or a key alone").into()),
     };
     let agent = concat!("weir-node/", env!("CARGO_PKG_VERSION"));
     options.agent = from_js.agent.unwrap_or_else(|| agent.to_owned());
@@ -346,7 +347,12 @@ impl Store {
             return Err(Failure::new(ErrorCode::BadOption, text).into());
         };
         let weir = self.weir()?;
-        promise(env, move || Ok(Session::new(weir.session(id))))
+        promise(env, move || {
+            let session = weir.session(id);
+            // Waits for the connection of the session here, so that a later `send` does not.
+            session.try_next_nonce()?;
+            Ok(Session::new(session))
+        })
     }
 
     /// Starts a query over topics.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use napi::bindgen_prelude::{BigInt, Object};
 use napi::{Env, JsDeferred};
 use napi_derive::napi;
-use weir::{Commit, Detail, Outcome, Outcomes, Proposal, StoreError};
+use weir::{Commit, Detail, ErrorCode, Outcome, Outcomes, Proposal, StoreError};
 
 use crate::error::{Failure, Result};
 use crate::pool::Resolver;
@@ -18,6 +18,8 @@ pub struct VerdictOut {
     pub effect: String,
     pub reason: Option<String>,
     pub number: Option<u32>,
+    /// The meaning of the reason, with the details.
+    pub explanation: Option<String>,
     pub detail: Option<DetailOut>,
     pub intention: BigInt,
     pub offset: Option<BigInt>,
@@ -75,6 +77,7 @@ impl VerdictOut {
             effect: commit.effect.name().to_owned(),
             reason: commit.reason.map(|code| code.name().to_owned()),
             number: commit.reason.map(|code| u32::from(code.number())),
+            explanation: commit.reason.map(|code| explanation(code, &commit.detail)),
             detail,
             intention: commit.intention.0.into(),
             offset: (commit.records > 0).then(|| commit.first.0.into()),
@@ -95,6 +98,27 @@ impl VerdictOut {
             })
             .collect()
     }
+}
+
+/// The meaning of a reason, with its details.
+fn explanation(code: ErrorCode, detail: &Detail) -> String {
+    let detail = detail.to_string();
+    if detail.is_empty() {
+        code.sentence().to_owned()
+    } else {
+        format!("{} ({detail})", code.sentence())
+    }
+}
+
+/// Throws the error for a verdict with the given number of its reason.
+///
+/// # Errors
+/// The error with this number, always.
+#[napi]
+pub fn verdict_error(number: u32, explanation: String) -> napi::Result<()> {
+    let code = u16::try_from(number).ok().and_then(ErrorCode::from_number);
+    let code = code.ok_or_else(|| Failure::option("a reason", &number.to_string()))?;
+    Err(Failure::new(code, explanation).into())
 }
 
 type Deferred = JsDeferred<Vec<VerdictOut>, Resolver<Vec<VerdictOut>>>;

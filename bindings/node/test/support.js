@@ -30,6 +30,11 @@ async function openStore(t, options = { durability: 'memory' }) {
 
 /** Starts `weir serve` with a new store and returns its address. */
 async function startServer(t) {
+  return (await startServerProcess(t)).address
+}
+
+/** As `startServer`. Returns the process as well. */
+async function startServerProcess(t) {
   const directory = temporaryDirectory(t)
   const flags = ['serve', '--http', 'off', '--native', '127.0.0.1:0', '--durability', 'memory']
   const server = spawn(process.env.WEIR_BINARY, [...flags, '--at', join(directory, 'served')], {
@@ -45,7 +50,7 @@ async function startServer(t) {
   for await (const part of server.stderr) {
     printed += part
     const found = /native at (\S+)/.exec(printed)
-    if (found) return found[1]
+    if (found) return { address: found[1], server }
   }
   throw new Error(`the server does not print its address: ${printed}`)
 }
@@ -73,4 +78,6 @@ async function collect(iterable) {
   return found
 }
 
-module.exports = { PROGRAMS, collect, openStore, temporaryDirectory, startServer, printable, transcripts, weir }
+module.exports = {
+  PROGRAMS, collect, openStore, temporaryDirectory, startServer, startServerProcess, printable, transcripts, weir,
+}

@@ -23,6 +23,9 @@ async function uses(): Promise<void> {
   await store.withConsistency('linear').topic('orders').get('k')
   // @ts-expect-error: an unknown consistency
   store.withConsistency('nearest')
+  const exact: weir.SourceOptions = { bound: [offset], meta: { offset } }
+  query.addSource(exact).watermark(offset)
+  await store[Symbol.asyncDispose]()
   try {
     await store.close()
   } catch (error) {

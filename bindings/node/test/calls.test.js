@@ -1,0 +1,96 @@
+'use strict'
+// Arguments and errors of calls, and objects that only a promise references.
+
+const assert = require('node:assert')
+const { readFileSync } = require('node:fs')
+const { join } = require('node:path')
+const { test } = require('node:test')
+const { pathToFileURL } = require('node:url')
+const { setFlagsFromString } = require('node:v8')
+const { runInNewContext } = require('node:vm')
+const { PROGRAMS, collect, openStore, temporaryDirectory, startServerProcess, weir } = require('./support.js')
+
+test('an error of a verdict has its retry, its advice and the details', async (t) => {
+  const { store, topic } = await openStore(t)
+  const conflict = await topic.put('k', 'x', { expect: [weir.expect.keyPresent()] })
+  assert.throws(() => conflict.check(), (error) => {
+    assert.ok(error instanceof weir.VerdictError && error.advice.length > 0)
+    assert.deepStrictEqual([error.code, error.number, error.retry], ['CONFLICT', 104, 'after'])
+    return true
+  })
+  const shaped = store.topic('shaped')
+  const program = readFileSync(join(PROGRAMS, 'json-shape.wasm'))
+  ;(await shaped.create({ program, args: 'integer 0..9 $.n', fuelMax: 10_000_000 })).check()
+  const rejected = await shaped.put('k', { n: 10 })
+  assert.throws(() => rejected.check(), { code: 'REJECTED', message: /out of range: rule 1/ })
+})
+
+test('a directory is a path or a URL of a file', async (t) => {
+  const path = join(temporaryDirectory(t), 'store')
+  await (await weir.open(pathToFileURL(path))).close()
+  await (await weir.open(path, { create: false })).close()
+  await assert.rejects(weir.open(new URL('http://localhost/store')), TypeError)
+})
+
+test('a bigint is a JSON scalar, and NaN is not', () => {
+  const query = new weir.Query({ where: "@.n == param('p')", order: '$.n', params: { p: 12n } })
+  const source = query.addSource({ sorted: true })
+  source.enqueue('[{"n":11},{"n":12}]')
+  assert.strictEqual(query.next().page.at(0).text(), '{"n":12}')
+  for (const bad of [NaN, Infinity, undefined]) {
+    assert.throws(() => new weir.Query({ where: "@ == param('p')", params: { p: bad } }), /^TypeError: p is/)
+    assert.throws(() => query.addSource({ bound: [bad] }), /^TypeError: a key of bound is/)
+    assert.throws(() => source.watermark(bad), /^TypeError: a key is/)
+  }
+})
+
+test('half of a surrogate pair is an error', async (t) => {
+  const { topic } = await openStore(t)
+  for (const half of ['\ud800', 'a\udc00']) {
+    await assert.rejects(topic.put(half, 'v'), /key has half of a surrogate pair/)
+    await assert.rejects(topic.put('k', half), /value has half of a surrogate pair/)
+  }
+  ;(await topic.put('\u{1f600}', '\u{1f600}')).check()
+  assert.strictEqual((await topic.get('\u{1f600}')).text(), '\u{1f600}')
+})
+
+test('options that would be ignored are errors', async (t) => {
+  const { store, topic } = await openStore(t)
+  const alone = { identity: ['certificate.pem'] }
+  await assert.rejects(weir.connect('weir://127.0.0.1:1', alone), { code: 'BAD_OPTION', message: /alone/ })
+  await assert.rejects(store.topic('t').create({ compaction: 'lates' }), /compaction is 'off' or 'latest', not lates/)
+  const group = await topic.group('g')
+  await assert.rejects(group.claim(0), { code: 'BAD_OPTION', message: /max is 0/ })
+})
+
+test('a position of null is absent', async (t) => {
+  const { topic } = await openStore(t)
+  await topic.append('v')
+  const found = await collect(topic.records({ after: null, last: 1 }))
+  assert.deepStrictEqual(found.map((record) => record.text()), ['v'])
+})
+
+test('a session is not collected before its verdicts', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
+  setFlagsFromString('--expose-gc')
+  const collectGarbage = runInNewContext('gc')
+  const { address, server } = await startServerProcess(t)
+  const store = await weir.connect(address)
+  t.after(() => store.close())
+  await store.topic('orders').ensure()
+  let session = await store.session(Buffer.alloc(16, 7))
+  server.kill('SIGSTOP')
+  try {
+    const pending = session.send([['orders', weir.put('k', 'v')]])
+    const dropped = new WeakRef(session)
+    session = undefined
+    for (let round = 0; round < 3; round++) {
+      await new Promise((resolve) => setImmediate(resolve))
+      collectGarbage()
+    }
+    assert.ok(dropped.deref(), 'the session was collected')
+    server.kill('SIGCONT')
+    assert.ok((await pending.verdicts)[0].valid)
+  } finally {
+    server.kill('SIGCONT')
+  }
+})
