@@ -146,7 +146,7 @@ fn now_ms() -> i64 {
 
 /// The folder for settings and tokens of sites.
 fn folder() -> anyhow::Result<PathBuf> {
-    let home = crate::contexts::home();
+    let home = crate::context_file::home();
     let home = home.ok_or_else(|| {
         Failure::new(ErrorCode::BadOption, "cannot find the settings of sites")
             .because("neither XDG_CONFIG_HOME nor HOME is set")
