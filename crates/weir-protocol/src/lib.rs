@@ -89,6 +89,8 @@ pub const WRITES_MAX: usize = 10_000;
 pub const OPERATIONS_MAX: usize = 1 << 20;
 /// Maximum number of listeners of a connection.
 pub const LISTENERS_MAX: usize = 1024;
+/// Largest size in bytes of the topics, keys and queries of all listeners of a connection.
+pub const LISTENERS_BYTES_MAX: usize = 8 << 20;
 /// Soft limit in bytes of a list of keys, topics or groups, and of the records of a claim.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Largest part of a file in one answer, in bytes.

@@ -9,7 +9,8 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_protocol::{
-    After, Encoder, LISTENERS_MAX, Listen, ListenQuery, Message, PROGRESS_RECORDS, Packet,
+    After, Encoder, LISTENERS_BYTES_MAX, LISTENERS_MAX, Listen, ListenQuery, Message,
+    PROGRESS_RECORDS, Packet, PushdownQuery,
 };
 use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_after};
 
@@ -47,6 +48,8 @@ struct Listener {
     number: u64,
     tag: Box<[u8]>,
     topic: Box<str>,
+    /// Bytes of the texts of its request.
+    request_bytes: usize,
     reader: TopicReader,
     /// Credit in bytes; negative by at most one page.
     bytes: i64,
@@ -139,6 +142,25 @@ impl Listeners {
         self.list.iter().any(|listener| *listener.tag == *tag)
     }
 
+    /// Checks the limits of the connection for one more listener. Returns the bytes of its texts.
+    fn check_limits(&self, listen: &Listen<'_>) -> Result<usize, Refused> {
+        let too_large = |text: &str, limit: usize| {
+            let mut refused = Refused::new(ErrorCode::TooLarge, text);
+            refused.message.limit = Some(limit as u64);
+            Err(refused)
+        };
+        if self.list.len() >= LISTENERS_MAX {
+            return too_large("too many listeners", LISTENERS_MAX);
+        }
+        let bytes = request_bytes(listen);
+        let others = self.list.iter().map(|listener| listener.request_bytes);
+        if others.sum::<usize>() + bytes > LISTENERS_BYTES_MAX {
+            let text = "the keys and queries of all listeners are too long";
+            return too_large(text, LISTENERS_BYTES_MAX);
+        }
+        Ok(bytes)
+    }
+
     /// Adds a listener. Returns the response, which has its position. `start` is the position for
     /// a start time.
     pub(super) fn add(
@@ -148,11 +170,7 @@ impl Listeners {
         listen: &Listen<'_>,
         start: Option<ConsequenceOffset>,
     ) -> Result<Message<'static>, Refused> {
-        if self.list.len() >= LISTENERS_MAX {
-            let mut refused = Refused::new(ErrorCode::TooLarge, "too many listeners");
-            refused.message.limit = Some(LISTENERS_MAX as u64);
-            return Err(refused);
-        }
+        let request_bytes = self.check_limits(listen)?;
         check_latest(listen)?;
         let info = store.topic(listen.topic);
         let (first, last) = info.as_ref().map_or((0, 0), |i| (i.first.0, i.last.0));
@@ -208,6 +226,7 @@ impl Listeners {
             number: self.newest,
             tag: tag.into(),
             topic: listen.topic.into(),
+            request_bytes,
             reader,
             bytes: clamp(listen.bytes),
             records: clamp(listen.records),
@@ -375,6 +394,25 @@ impl Listeners {
             Poll::Pending
         }
     }
+}
+
+/// Bytes of the texts of a request that the listener keeps.
+fn request_bytes(listen: &Listen<'_>) -> usize {
+    let query = &listen.query;
+    let texts = [listen.key, listen.prefix, query.from];
+    let query_texts = query.pushdown.iter().flat_map(|query| {
+        let PushdownQuery {
+            filter,
+            params,
+            order,
+            group,
+            select,
+            ..
+        } = *query;
+        [filter, params, order, group, select]
+    });
+    let texts = texts.into_iter().flatten().chain(query_texts);
+    listen.topic.len() + texts.map(<[u8]>::len).sum::<usize>()
 }
 
 /// Refuses a query that `latest` does not support, or that only `latest` supports.

@@ -399,3 +399,46 @@ fn the_number_of_connections_per_address_is_limited() {
     second.send(&Packet::tagged(b"q", Message::Ping));
     assert!(second.next().is_some());
 }
+
+#[test]
+fn the_texts_of_all_listeners_of_a_connection_are_bounded() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    let key = vec![b'k'; 65_535];
+    let listen = |peer: &mut Peer, tag: &str| {
+        let request = Listen {
+            topic: "t",
+            after: After::Tail,
+            follow: true,
+            bytes: 1,
+            records: 1,
+            key: Some(&key),
+            prefix: None,
+            kinds: 0,
+            reset_earliest: false,
+            query: ListenQuery::default(),
+        };
+        let listens = Message::Listen(request);
+        peer.send(&Packet::tagged(tag.as_bytes(), listens));
+        let got = peer.next().unwrap();
+        if matches!(got.packet().message, Message::Listening { .. }) {
+            return None;
+        }
+        let refusal = got.refusal();
+        Some((refusal.code(), refusal.limit))
+    };
+    // With the topic, each listener has 64 KiB.
+    for number in 0..128 {
+        assert_eq!(listen(&mut peer, &format!("l{number}")), None, "{number}");
+    }
+    let refused = Some((Some(ErrorCode::TooLarge), Some(8 << 20)));
+    assert_eq!(listen(&mut peer, "more"), refused);
+    // The end of a listener releases its bytes.
+    peer.send(&Packet::tagged(b"l0", Message::Unlisten));
+    assert!(matches!(
+        peer.next().unwrap().packet().message,
+        Message::End { .. }
+    ));
+    assert_eq!(listen(&mut peer, "more"), None);
+}
