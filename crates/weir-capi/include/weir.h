@@ -24,6 +24,10 @@
  * may call the functions named ..._cancel at any time. No state depends on the calling thread: errors
  * are in the structure of the caller.
  *
+ * SIGNALS. A broken connection raises no SIGPIPE. The first program that runs in this process installs
+ * handlers for SIGSEGV, SIGILL and SIGFPE, which pass faults of other code to the earlier handlers. A handler
+ * that is installed later must do so too. After fork, only the parent may use handles.
+ *
  * PANICS. A panic in the library never reaches the caller. The call returns WEIR_E_PANIC, and later
  * calls with the handle return WEIR_E_HANDLE_POISONED; the handle can only be released.
  *
