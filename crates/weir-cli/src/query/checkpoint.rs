@@ -29,7 +29,7 @@ use crate::report::{Failure, FailureContext};
 
 const VERSION_LINE: &str = "weir query 3\n";
 /// Maximum bytes whose hash identifies a file.
-const HASHED_BYTES_MAX: u64 = 4096;
+const HASHED_BYTES_MAX: usize = 4096;
 
 /// The content of a checkpoint.
 #[derive(Debug, Default)]
@@ -52,28 +52,27 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// The mark of a file of which `read` bytes were read.
-    ///
-    /// # Errors
-    /// Errors of reading the file.
-    pub(super) fn of(path: &Path, read: u64, is_end: bool) -> io::Result<Self> {
-        Ok(Self {
+    /// The mark of a file of which `read` bytes were read. `prefix`: the first of these bytes, as
+    /// [`extend_prefix`] collects them.
+    pub(super) fn of(path: &Path, read: u64, is_end: bool, prefix: &[u8]) -> Self {
+        Self {
             read,
             is_end,
-            prefix_hash: prefix_hash(path, read)?,
+            prefix_hash: XxHash3_64::oneshot(prefix),
             name: name_of(path),
-        })
+        }
     }
 
-    /// Why the file is not the one that was read; `None` if it may be the same.
-    pub(super) fn differs(&self, path: &Path) -> io::Result<Option<&'static str>> {
+    /// Why the file is not the one that was read; `None` if it may be the same. `prefix`: its first
+    /// bytes, as [`prefix_of`] returns them.
+    pub(super) fn differs(&self, path: &Path, prefix: &[u8]) -> io::Result<Option<&'static str>> {
         let bytes = std::fs::metadata(path)?.len();
         // The size of a compressed file is not comparable; if it is too short, the run fails when
         // it resumes.
         if !compressed::is(path) && bytes < self.read {
             return Ok(Some("the file is shorter than the part that was read"));
         }
-        let begins = prefix_hash(path, self.read)? == self.prefix_hash;
+        let begins = XxHash3_64::oneshot(prefix) == self.prefix_hash;
         Ok((!begins).then_some("the part of the file that was read has changed"))
     }
 
@@ -114,11 +113,24 @@ pub(super) fn name_of(path: &Path) -> String {
     name
 }
 
-fn prefix_hash(path: &Path, read: u64) -> io::Result<u64> {
+/// The bytes that identify a file of which `read` bytes were read.
+///
+/// # Errors
+/// Errors of reading the file.
+pub(super) fn prefix_of(path: &Path, read: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut file = compressed::open(path)?.take(read.min(HASHED_BYTES_MAX));
+    let mut file = compressed::open(path)?.take(read.min(HASHED_BYTES_MAX as u64));
     file.read_to_end(&mut bytes)?;
-    Ok(XxHash3_64::oneshot(&bytes))
+    Ok(bytes)
+}
+
+/// Extends the bytes that identify a file by `bytes`, which were read at position `at`.
+pub(super) fn extend_prefix(prefix: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let at = usize::try_from(at).ok();
+    let known = at.and_then(|at| prefix.len().checked_sub(at));
+    let new = known.and_then(|known| bytes.get(known..));
+    let left = HASHED_BYTES_MAX.saturating_sub(prefix.len());
+    prefix.extend(new.unwrap_or_default().iter().take(left));
 }
 
 /// Reads the file. `None` if it does not exist.

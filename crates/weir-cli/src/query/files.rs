@@ -100,6 +100,9 @@ struct Reading {
     is_end: bool,
     /// The mark of the file in the checkpoint.
     before: Option<Mark>,
+    /// The bytes that identify the file: those that were read, because the path may name another
+    /// file later.
+    prefix: Vec<u8>,
     /// Bytes after the last line of the previous page.
     rest: Vec<u8>,
     /// Position in the file where each page began.
@@ -140,6 +143,7 @@ impl<'a> Files<'a> {
             at: 0,
             is_end: false,
             before: None,
+            prefix: Vec::new(),
             rest: Vec::new(),
             begins: Vec::new(),
         };
@@ -200,12 +204,15 @@ impl<'a> Files<'a> {
             let Some(mark) = before.iter().find(|mark| mark.name == name) else {
                 continue;
             };
-            let differs = mark.differs(&reading.path);
+            let prefix = checkpoint::prefix_of(&reading.path, mark.read);
+            let prefix = prefix.map_err(|error| reading.open_failure(&error))?;
+            let differs = mark.differs(&reading.path, &prefix);
             if let Some(why) = differs.map_err(|error| reading.open_failure(&error))? {
                 let what = format!("cannot resume in {}", reading.shown());
                 return Err(refused(what, why.to_owned()).into());
             }
             reading.before = Some(mark.clone());
+            reading.prefix = prefix;
         }
         Ok(())
     }
@@ -345,8 +352,7 @@ impl Run for Files<'_> {
     fn position(&self) -> anyhow::Result<Checkpoint> {
         let token = self.query.token().map_err(|error| self.failed(&error))?;
         let files = self.readings.iter().filter(|reading| !reading.is_stdin());
-        let files = files.map(Reading::mark);
-        let files = files.collect::<anyhow::Result<_>>()?;
+        let files = files.map(Reading::mark).collect();
         Ok(Checkpoint { files, token })
     }
 
@@ -371,13 +377,17 @@ impl Reading {
     }
 
     /// The position up to which this run or an earlier one has read the file.
-    fn mark(&self) -> anyhow::Result<Mark> {
-        if let Some(before) = &self.before
-            && (before.is_end || before.read > self.at)
-        {
-            return Ok(before.clone());
+    fn mark(&self) -> Mark {
+        match &self.before {
+            Some(before) if before.is_end || before.read > self.at => before.clone(),
+            _ => Mark::of(&self.path, self.at, self.is_end, &self.prefix),
         }
-        self.failed(Mark::of(&self.path, self.at, self.is_end))
+    }
+
+    /// Moves the position past `bytes`, which were read there.
+    fn advance(&mut self, bytes: &[u8]) {
+        checkpoint::extend_prefix(&mut self.prefix, self.at, bytes);
+        self.at += bytes.len() as u64;
     }
 
     fn is_stdin(&self) -> bool {
@@ -476,10 +486,10 @@ impl Reading {
     fn page(&mut self, mut page: Vec<u8>, page_bytes: usize) -> anyhow::Result<(Vec<u8>, bool)> {
         let (lines, is_stdin) = (self.shape == Shape::Lines, self.is_stdin());
         // A page after a comma of an array begins with an added bracket.
-        let extra = u64::from(self.shape == Shape::Array && self.at > 0);
+        let extra = usize::from(self.shape == Shape::Array && self.at > 0);
         let mut cutter = (self.shape == Shape::Array).then(Cutter::default);
         let mut values = (self.shape == Shape::Values).then(ValueCutter::default);
-        self.begins.push(self.at - extra);
+        self.begins.push(self.at - extra as u64);
         if extra > 0 {
             page.push(b'[');
         }
@@ -503,7 +513,7 @@ impl Reading {
             if is_over {
                 self.input = None;
                 self.is_end = true;
-                self.at += page.len() as u64 - extra;
+                self.advance(page.get(extra..).unwrap_or_default());
                 if extra > 0 {
                     cut::last(&mut page);
                 }
@@ -523,8 +533,8 @@ impl Reading {
             if let Some(end) = end {
                 let rest = page.get(end + 1..).unwrap_or_default();
                 self.rest.extend_from_slice(rest);
-                self.at += end as u64 + 1 - extra;
                 page.truncate(end + 1);
+                self.advance(page.get(extra..).unwrap_or_default());
                 if cutter.is_some()
                     && let Some(comma) = page.last_mut()
                 {

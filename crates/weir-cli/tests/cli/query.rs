@@ -404,6 +404,35 @@ fn a_checkpoint_belongs_to_its_files() {
     );
 }
 
+/// A file is identified by the bytes that were read, not by those of the file that replaced it.
+#[test]
+fn a_checkpoint_does_not_belong_to_a_file_that_replaced_its_file() {
+    let place = Place::new();
+    let lines = |pad: &str| -> String {
+        let pad = pad.repeat(100);
+        let line = |n| format!("{{\"n\":{n},\"pad\":\"{pad}\"}}\n");
+        (0..1000).map(line).collect()
+    };
+    place.write("a.ndjson", lines("x"));
+    place.write("b.ndjson", lines("y"));
+    let words = ["query", "a.ndjson", "--checkpoint", "here"];
+    let mut child = place
+        .weir()
+        .args(words)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The command has opened the file, and waits until its first results are read.
+    let mut out = BufReader::with_capacity(64, child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    std::fs::rename(place.path("b.ndjson"), place.path("a.ndjson")).unwrap();
+    out.read_to_end(&mut Vec::new()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let done = place.words(&words).code(2);
+    let refused = done.err.contains("(E705)") && done.err.contains("has changed");
+    assert!(refused && done.out.is_empty(), "{}", done.err);
+}
+
 /// The position is read as the start of a page, so another text must not mean the first page.
 #[test]
 fn a_checkpoint_with_a_forged_position_is_refused() {
