@@ -102,11 +102,11 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
             .into());
     }
     let report = verify::check(&args.backup, caller.quiet)?;
-    verify::sound(&args.backup, &report)?;
+    verify::ensure_sound(&args.backup, &report)?;
     let mut counts = CopyCounts::default();
     copy(&args.backup, &partial, 0, &mut counts).map_err(failed)?;
     let report = verify::check(&partial, caller.quiet)?;
-    verify::sound(&partial, &report)?;
+    verify::ensure_sound(&partial, &report)?;
     publish(&partial, &args.target).map_err(failed)?;
     let weir = place::open_at(
         caller,

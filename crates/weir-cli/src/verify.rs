@@ -103,7 +103,7 @@ pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode
         Cell::Count(report.left_out),
     ])?;
     out.finish()?;
-    sound(at, &report)?;
+    ensure_sound(at, &report)?;
     if !report.is_clean() {
         note(
             caller.quiet,
@@ -129,7 +129,7 @@ pub(crate) fn check(at: &Path, quiet: bool) -> anyhow::Result<VerifyReport> {
 }
 
 /// Fails unless the store is sound.
-pub(crate) fn sound(at: &Path, report: &VerifyReport) -> anyhow::Result<()> {
+pub(crate) fn ensure_sound(at: &Path, report: &VerifyReport) -> anyhow::Result<()> {
     let worst = report
         .findings
         .iter()
