@@ -1,7 +1,7 @@
 //! Converts the edited text to a document.
 
 use crate::check::check;
-use crate::error::{OrgError, OrgErrorKind};
+use crate::error::{AdfError, OrgError, OrgErrorKind};
 use crate::options::{ORG_BYTES_MAX, Options};
 use crate::reconcile::document;
 use crate::render::project;
@@ -43,5 +43,10 @@ pub fn from_org(text: &str, base: &Value, options: &Options) -> Result<Value, Or
         return Ok(base.clone());
     }
     let after = read(text, &projection.table, *options)?;
-    Ok(document(base, &projection, &after))
+    let edited = document(base, &projection, &after);
+    match check(&edited) {
+        // The parts that the text refers to, and tables, have levels that its lines do not show.
+        Err(AdfError::TooDeep { limit, .. }) => Err(OrgErrorKind::TooDeep { limit }.at(1)),
+        _ => Ok(edited),
+    }
 }

@@ -105,7 +105,8 @@ pub enum OrgErrorKind {
     /// A media block with anything other than links to attachments.
     #[error("a block of media can contain only links of the form [[jira-att:ID][NAME]]")]
     MediaContent,
-    /// Lists, blocks or markup nest deeper than [`ORG_DEPTH_MAX`](crate::ORG_DEPTH_MAX).
+    /// Markup nests deeper than [`ORG_DEPTH_MAX`](crate::ORG_DEPTH_MAX), or the nodes of the
+    /// document would nest deeper than [`DEPTH_MAX`](crate::DEPTH_MAX).
     #[error("the text nests deeper than {limit} levels")]
     TooDeep {
         /// The limit, in levels.

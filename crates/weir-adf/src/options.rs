@@ -3,7 +3,8 @@
 /// Limit on the bytes of an org text.
 pub const ORG_BYTES_MAX: usize = 32 << 20;
 
-/// Limit on the levels of lists and blocks in an org text, and of nested markup.
+/// Limit on the levels of nested markup in an org text. Lists and blocks are limited by
+/// [`DEPTH_MAX`](crate::DEPTH_MAX).
 pub const ORG_DEPTH_MAX: usize = 64;
 
 /// The largest [`Options::heading_offset`], in stars.

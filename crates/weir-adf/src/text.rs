@@ -1,13 +1,18 @@
 //! Parses org text into nodes.
 
+use crate::check::DEPTH_MAX;
 use crate::error::{OrgError, OrgErrorKind};
 use crate::inline::{ATTACHMENT, REFERENCE_CLOSE, REFERENCE_OPEN, read as read_inline};
 use crate::lines::{Bullet, Item, Line, Shape, indent, outdent, shape, trim, unescape_code};
 use crate::node::{attr_str, attrs, content, kind, leaf, parent, reference, text_node};
 use crate::opaque::{OpaqueKind, Table};
-use crate::options::{ORG_DEPTH_MAX, Options};
+use crate::options::Options;
 use crate::shown::PANELS;
 use serde_json::{Map, Value};
+
+/// Limit on the levels of nodes around a paragraph: the document, the paragraph and its text are
+/// three more.
+const LEVELS_MAX: usize = DEPTH_MAX - 3;
 
 /// Parses a whole text.
 pub(crate) fn read(text: &str, table: &Table, options: Options) -> Result<Vec<Value>, OrgError> {
@@ -28,23 +33,24 @@ struct Reader<'t> {
 /// The context of a range of lines.
 #[derive(Clone, Copy, Default)]
 struct LineContext {
-    /// Number of enclosing lists and blocks.
+    /// Number of enclosing nodes, without the document.
     depth: usize,
     /// Whether an expandable block encloses the lines.
     expands: bool,
 }
 
 impl LineContext {
-    fn within(self) -> Self {
-        let depth = self.depth + 1;
+    /// The context within `levels` more nodes.
+    fn within(self, levels: usize) -> Self {
+        let depth = self.depth + levels;
         Self { depth, ..self }
     }
 }
 
 impl Reader<'_> {
     fn blocks(&self, lines: &[Line], context: LineContext) -> Result<Vec<Value>, OrgError> {
-        if let (Some(line), true) = (lines.first(), context.depth > ORG_DEPTH_MAX) {
-            let limit = ORG_DEPTH_MAX;
+        if let (Some(line), true) = (lines.first(), context.depth > LEVELS_MAX) {
+            let limit = LEVELS_MAX;
             return Err(OrgErrorKind::TooDeep { limit }.at(line.number));
         }
         let mut nodes = Vec::new();
@@ -210,7 +216,7 @@ impl Reader<'_> {
             "quote" => parent(
                 "blockquote",
                 Map::new(),
-                self.blocks(&inner, context.within())?,
+                self.blocks(&inner, context.within(1))?,
             ),
             "expand" => {
                 let kind = if context.expands {
@@ -229,7 +235,7 @@ impl Reader<'_> {
             "media" => self.media_group(&inner, context)?,
             panel if PANELS.contains(&panel) => {
                 let shown = attrs([("panelType", panel.into())]);
-                parent("panel", shown, self.blocks(&inner, context.within())?)
+                parent("panel", shown, self.blocks(&inner, context.within(1))?)
             }
             _ => {
                 let name = name.to_owned();
@@ -246,7 +252,7 @@ impl Reader<'_> {
                 continue;
             }
             let fault = || OrgErrorKind::MediaContent.at(line.number);
-            let blocks = self.blocks(std::slice::from_ref(line), context.within())?;
+            let blocks = self.blocks(std::slice::from_ref(line), context.within(1))?;
             let [single] = blocks.as_slice() else {
                 return Err(fault());
             };
@@ -331,7 +337,13 @@ impl Reader<'_> {
         context: LineContext,
         nodes: &mut Vec<Value>,
     ) -> Result<(), OrgError> {
-        let blocks = self.blocks(body, context.within())?;
+        // Other items than tasks contain the lists below them.
+        let levels = if matches!(bullet, Bullet::Task(_)) {
+            1
+        } else {
+            2
+        };
+        let blocks = self.blocks(body, context.within(levels))?;
         let Bullet::Task(done) = bullet else {
             nodes.push(parent("listItem", Map::new(), blocks));
             return Ok(());

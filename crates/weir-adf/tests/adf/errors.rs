@@ -75,6 +75,51 @@ fn depth_and_size_are_limited() {
     ));
 }
 
+/// A text is either rejected, or becomes a document within the limits.
+#[test]
+fn a_text_becomes_no_document_that_is_nested_too_deeply() {
+    let options = Options::default();
+    let read = |text: &str, base: &Value| match from_org(text, base, &options) {
+        Ok(document) => {
+            check(&document).unwrap();
+            true
+        }
+        Err(error) => {
+            assert!(
+                matches!(error.kind, OrgErrorKind::TooDeep { .. }),
+                "{error}"
+            );
+            false
+        }
+    };
+    let list = |levels: usize, bullet: &str| -> String {
+        let line = |level| ["  ".repeat(level), format!("{bullet} a\n")].concat();
+        (0..levels).map(line).collect()
+    };
+    let quoted = |levels: usize, inner: &str| {
+        let (begin, end) = ("#+begin_quote\n", "#+end_quote\n");
+        format!("{}{inner}\n{}", begin.repeat(levels), end.repeat(levels))
+    };
+    let accepted = |text: &dyn Fn(usize) -> String| {
+        let levels = 1..80;
+        levels
+            .filter(|levels| read(&text(*levels), &empty()))
+            .count()
+    };
+    assert_eq!(accepted(&|levels| list(levels, "-")), 28);
+    assert_eq!(accepted(&|levels| list(levels, "- [ ]")), 57);
+    assert_eq!(accepted(&|levels| quoted(levels, "a")), 57);
+    assert_eq!(accepted(&|levels| quoted(levels, "| a |")), 54);
+    // A part of the base is within the quotes of the text.
+    let mut stored = json!({ "type": "unknown" });
+    for _ in 0..30 {
+        stored = json!({ "type": "unknown", "content": [stored] });
+    }
+    let base = doc(json!([stored]));
+    assert!(read(&quoted(20, "{{{adf(1)}}}"), &base));
+    assert!(!read(&quoted(40, "{{{adf(1)}}}"), &base));
+}
+
 #[test]
 fn the_error_of_an_invalid_text_has_the_line() {
     let fault = |text: &str, line: usize, kind: OrgErrorKind| {

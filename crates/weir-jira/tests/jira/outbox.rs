@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use weir_jira::index::Index;
 use weir_jira::offline;
 use weir_jira::op::{Action, State};
-use weir_jira::outbox::Choice;
+use weir_jira::outbox::{Choice, Outbox};
 use weir_jira::{JiraError, meta};
 
 use crate::world::{World, small};
@@ -89,6 +89,27 @@ fn later_edits_are_merged_into_an_unsent_one() {
     outbox.comment("AA-1", "between").unwrap();
     outbox.edit("AA-1", &[text("summary", "third")]).unwrap();
     assert_eq!(outbox.ops().unwrap().len(), 3);
+}
+
+/// JSON is read up to 128 levels, so one deeper text would make the whole outbox unreadable.
+#[test]
+fn a_text_that_is_nested_too_deeply_is_rejected() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let list = |levels: usize| -> String {
+        let line = |level: usize| ["  ".repeat(level), "- a\n".to_owned()].concat();
+        (0..levels).map(line).collect()
+    };
+    for levels in [29, 40, 60] {
+        let error = outbox.comment("AA-1", &list(levels)).unwrap_err();
+        assert!(error.to_string().contains("nests deeper"), "{error}");
+    }
+    outbox.comment("AA-1", &list(28)).unwrap();
+    let description = [text("description", &list(28))];
+    outbox.edit("AA-1", &description).unwrap();
+    let stored = world.other_replica();
+    assert_eq!(Outbox::new(&stored, 0).ops().unwrap().len(), 2);
+    outbox.show("AA-1").unwrap();
 }
 
 #[test]
