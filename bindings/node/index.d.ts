@@ -537,7 +537,8 @@ export class Store {
   batch(intentions: [topic: string, op: Op][], options?: Waiting): Promise<Verdict[]>
   /**
    * Sends intentions. Returns separate promises for their reception and their verdicts. Blocks the event loop while the
-   * queue has no room: `batch` with more than 1 MiB waits in a thread.
+   * queue has no room: 16 MiB or 100,000 intentions without an answer at a server, 64 MiB in a directory. `batch` at a
+   * server waits in a thread.
    */
   send(intentions: [topic: string, op: Op][]): Pending
   /**

@@ -6,7 +6,10 @@ use std::time::Duration;
 use napi::Env;
 use napi::bindgen_prelude::{BigInt, Object, Uint8Array};
 use napi_derive::napi;
-use weir::{ClientId, ConnectOptions, Consistency, Durability, ErrorCode, OpenOptions, Weir};
+use weir::{
+    ClientId, ConnectOptions, Consistency, Durability, ErrorCode, Intention, OpenOptions, Proposal,
+    Weir,
+};
 
 use crate::error::{Failure, Result};
 use crate::group::{Group, GroupIn, GroupInfoOut};
@@ -170,19 +173,18 @@ impl Store {
     pub fn send<'env>(&self, env: &'env Env, ops: Vec<OpIn>) -> napi::Result<Object<'env>> {
         let (owned, size) = input::to_owned_intentions(ops)?;
         let weir = self.weir()?;
-        if size > QUEUED_BYTES {
-            // The thread that proposes a large call also waits for its verdicts.
-            return promise(env, move || {
-                let borrowed = input::borrow(&owned)?;
-                let outcomes = weir.propose(&input::intentions(&borrowed))?.wait()?;
-                verdict::VerdictOut::all(&outcomes)
-            });
+        if size <= QUEUED_BYTES {
+            let borrowed = input::borrow(&owned)?;
+            if let Some(proposal) = propose_now(&weir, &input::intentions(&borrowed))? {
+                return verdict::promise(env, proposal);
+            }
         }
-        let borrowed = input::borrow(&owned)?;
-        let proposal = weir
-            .propose(&input::intentions(&borrowed))
-            .map_err(Failure::from)?;
-        verdict::promise(env, proposal)
+        // The thread that proposes the intentions also waits for their verdicts.
+        promise(env, move || {
+            let borrowed = input::borrow(&owned)?;
+            let outcomes = weir.propose(&input::intentions(&borrowed))?.wait()?;
+            verdict::VerdictOut::all(&outcomes)
+        })
     }
 
     /// Like `send`. Returns two promises: that the intentions are queued for the log, and of their
@@ -390,6 +392,17 @@ impl Store {
             Some(weir) => Ok(weir.close()?),
             None => Ok(()),
         })
+    }
+}
+
+/// Proposes intentions. Returns `None` if this would wait for room in the queue for a server.
+fn propose_now(weir: &Weir, intentions: &[Intention<'_>]) -> Result<Option<Proposal>> {
+    // Every wait is cancelled, before anything is queued.
+    let is_cancelled = Arc::new(|| true);
+    match weir::interruptible(Duration::ZERO, is_cancelled, || weir.propose(intentions)) {
+        Ok(proposal) => Ok(Some(proposal)),
+        Err(error) if error.code() == ErrorCode::Cancelled => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -70,7 +70,28 @@ test('a position of null is absent', async (t) => {
   assert.deepStrictEqual(found.map((record) => record.text()), ['v'])
 })
 
-test('a session is not collected before its verdicts', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
+const served = { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }
+
+test('writes for which the queue has no room wait in threads', served, async (t) => {
+  const { address, server } = await startServerProcess(t)
+  const store = await weir.connect(address, { patienceMs: 60_000 })
+  t.after(() => store.close())
+  const topic = store.topic('orders')
+  await topic.ensure()
+  const value = Buffer.alloc(500_000, 'x')
+  server.kill('SIGSTOP')
+  let writes
+  try {
+    // More than the queue holds.
+    writes = Array.from({ length: 40 }, (_, n) => topic.put(String(n), value))
+    await new Promise((resolve) => setImmediate(resolve))
+  } finally {
+    server.kill('SIGCONT')
+  }
+  for (const verdict of await Promise.all(writes)) assert.ok(verdict.valid)
+})
+
+test('a session is not collected before its verdicts', served, async (t) => {
   setFlagsFromString('--expose-gc')
   const collectGarbage = runInNewContext('gc')
   const { address, server } = await startServerProcess(t)

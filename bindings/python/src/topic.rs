@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use weir::{CodeHash, Intention, Operation, ReadFrom, Weir};
+use weir::{CodeHash, ErrorCode, Intention, Operation, ReadFrom, Weir};
 
 use crate::data::{Content, Data};
 use crate::error::{Failure, Result};
@@ -243,6 +244,25 @@ impl Topic {
         })
     }
 
+    /// Like `send`. Returns None if the call would wait for room in the queue for a server.
+    #[pyo3(name = "_try_send")]
+    fn try_send(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Option<Pending>> {
+        let name = self.name();
+        let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();
+        Ok(py.detach(|| -> Result<Option<Pending>> {
+            let borrowed = intention::borrow(&steps);
+            let intentions = intention::intentions(&borrowed);
+            // Every wait is cancelled, before anything is queued.
+            let is_cancelled = Arc::new(|| true);
+            let propose = || self.weir.propose(&intentions);
+            match weir::interruptible(Duration::ZERO, is_cancelled, propose) {
+                Ok(proposal) => Ok(Some(Pending::new(proposal))),
+                Err(error) if error.code() == ErrorCode::Cancelled => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })?)
+    }
+
     /// Executes all steps, in order, or none. Conditions apply to the whole; each names its key.
     #[pyo3(signature = (ops, *, expect=Vec::new()))]
     fn transaction(
@@ -430,7 +450,7 @@ impl Topic {
         let group = wait::interruptible(py, || -> Result<weir::Group> {
             if existing && self.open_handle()?.group_info(name)?.is_none() {
                 let text = format!("topic {} has no group {name}", self.name());
-                return Err(Failure::new(weir::ErrorCode::GroupUnknown, text));
+                return Err(Failure::new(ErrorCode::GroupUnknown, text));
             }
             let topic = self.open_handle()?;
             setup.start = topic.offset_before(from)?.0;

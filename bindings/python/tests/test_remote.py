@@ -229,6 +229,24 @@ def test_a_write_is_received_and_then_committed(server: Server) -> None:
     asyncio.run(send_and_settle())
 
 
+def test_writes_for_which_the_queue_has_no_room_wait_in_threads(server: Server) -> None:
+    async def run() -> None:
+        async with await weir.aconnect(server.url, patience=60) as store:
+            topic = store.topic("t")
+            await topic.ensure()
+            server.process.send_signal(signal.SIGSTOP)
+            try:
+                # More than the queue holds.
+                value = b"x" * 500_000
+                writes = [asyncio.ensure_future(topic.put(str(n), value)) for n in range(40)]
+                await asyncio.sleep(0)
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+            assert all(await asyncio.gather(*writes))
+
+    asyncio.run(run())
+
+
 def test_verdicts_arrive_after_their_session_was_dropped(server: Server) -> None:
     with weir.connect(server.url) as store:
         store.topic("t").ensure()

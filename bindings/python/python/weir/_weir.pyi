@@ -417,6 +417,7 @@ class Topic:
         """
     def send(self, ops: Sequence[Op]) -> Pending:
         """Sends the operations as a batch and returns without waiting for the verdicts."""
+    def _try_send(self, ops: Sequence[Op]) -> Pending | None: ...
     def transaction(
         self, ops: Sequence[Put | Delete], *, expect: Sequence[Expect] = ()
     ) -> Verdict:

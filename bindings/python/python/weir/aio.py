@@ -211,9 +211,10 @@ class Topic:
         return self.blocking.name
 
     async def _write(self, ops: list[Op], size: int) -> list[Verdict]:
-        if size > _QUEUED_BYTES:
-            return await settle(await _pool.run(self.blocking.send, ops))
-        return await settle(self.blocking.send(ops))
+        pending = self.blocking._try_send(ops) if size <= _QUEUED_BYTES else None
+        if pending is None:
+            pending = await _pool.run(self.blocking.send, ops)
+        return await settle(pending)
 
     async def create(self, **options: Any) -> Verdict:
         """Creates the topic; see `weir.Topic.create`."""
