@@ -340,7 +340,9 @@ impl Listeners {
                 }
             }
         }
+        // A client that reads slowly gets fewer marks.
         if let Some(mark) = mark
+            && !out.is_high()
             && self.marks.is_due(&mark, progress)
         {
             let marked = self.list.iter().filter(|listener| listener.marks);
@@ -762,5 +764,54 @@ impl Listener {
             self.replay = None;
         }
         Ok(Turn::More)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::sync::Arc;
+
+    use weir_protocol::{After, Encoder, Listen, ListenQuery};
+
+    use super::{Listeners, Outgoing};
+    use crate::config::ServerConfig;
+    use crate::native::late;
+
+    #[test]
+    fn no_mark_is_added_to_a_full_send_buffer() {
+        const FULL_BYTES: usize = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        late::run(async {
+            let port = late::port(folder.path(), ServerConfig::default());
+            let store = &port.shared.store;
+            let mut listeners = Listeners::new(Arc::clone(&port.filters), &port.shared);
+            let listen = Listen {
+                topic: "t",
+                after: After::Tail,
+                follow: true,
+                bytes: 1,
+                records: 1,
+                key: None,
+                prefix: None,
+                kinds: 0,
+                reset_earliest: false,
+                query: ListenQuery {
+                    marks: true,
+                    ..ListenQuery::default()
+                },
+            };
+            listeners.add(store, b"l", &listen, None).unwrap();
+            let mut encoder = Encoder::default();
+            let mut out = Outgoing::new(port.shared.admission.answers.clone());
+            out.bytes = vec![0; FULL_BYTES];
+            assert!(out.is_high());
+            listeners.send(store, &mut encoder, &mut out);
+            assert_eq!(out.bytes.len(), FULL_BYTES);
+            out.sent(FULL_BYTES);
+            assert!(listeners.send(store, &mut encoder, &mut out));
+            assert!(!out.is_empty());
+        });
     }
 }
