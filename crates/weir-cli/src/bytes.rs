@@ -68,7 +68,7 @@ pub(crate) fn json_bytes(name: &str, bytes: &[u8]) -> String {
 
 /// `"value":...`, `"text":"..."` or `"value64":"..."`.
 pub(crate) fn json_value(bytes: &[u8]) -> String {
-    match (embeddable(bytes), std::str::from_utf8(bytes)) {
+    match (json_text(bytes), std::str::from_utf8(bytes)) {
         (Some(json), _) => format!("\"value\":{json}"),
         (None, Ok(text)) => format!("\"text\":{}", json_string(text)),
         (None, Err(_)) => format!("\"value64\":\"{}\"", base64(bytes)),
@@ -76,7 +76,7 @@ pub(crate) fn json_value(bytes: &[u8]) -> String {
 }
 
 /// The bytes as JSON text, if a line of JSON can contain them unchanged.
-fn embeddable(bytes: &[u8]) -> Option<&str> {
+fn json_text(bytes: &[u8]) -> Option<&str> {
     if bytes.contains(&b'\n') || bytes.contains(&b'\r') {
         return None;
     }

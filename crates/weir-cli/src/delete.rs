@@ -44,7 +44,7 @@ pub(crate) fn run(caller: &Caller, args: &DeleteArgs) -> anyhow::Result<ExitCode
     let expect = args.conditions.list();
     let intention = Intention::new(&args.topic, Operation::Delete { key }).expecting(&expect);
     let failed = || format!("cannot delete in {}", args.topic);
-    let outcome = write::one(&weir, intention, failed)?;
+    let outcome = write::propose_one(&weir, intention, failed)?;
     let exit = write::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)

@@ -102,7 +102,7 @@ pub(crate) fn run(caller: &Caller, _args: &DoctorArgs) -> anyhow::Result<ExitCod
     };
     let advice = "run the command on the machine of the server, with `--at DIR`";
     let at = PathBuf::from(place::directory(caller, "weir doctor", advice)?);
-    let base = existing(&at);
+    let base = existing_ancestor(&at);
     let mut checks = vec![files(), file_size(), clock(&at)];
     checks.extend(disk_of(&base));
     checks.push(syncs(&base));
@@ -128,7 +128,7 @@ pub(crate) fn run(caller: &Caller, _args: &DoctorArgs) -> anyhow::Result<ExitCod
 }
 
 /// The directory, or its nearest ancestor that exists.
-fn existing(at: &Path) -> PathBuf {
+fn existing_ancestor(at: &Path) -> PathBuf {
     let at = std::path::absolute(at).unwrap_or_else(|_| at.to_owned());
     let found = at.ancestors().find(|path| path.is_dir());
     found.map_or_else(|| PathBuf::from("/"), Path::to_owned)

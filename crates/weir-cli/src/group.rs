@@ -25,7 +25,7 @@ use crate::place::{self, Access};
 use crate::query::check_consumer;
 use crate::record;
 use crate::report::{Failure, FailureContext, usage};
-use crate::write::{answer, one};
+use crate::write::{answer, propose_one};
 use crate::{settings, verdict};
 
 /// Default name of a member.
@@ -415,7 +415,7 @@ fn step<'a>(
     let info = handle.group_info(group).failed(failed)?;
     let step = make(&handle, info.as_ref())?;
     let intention = Intention::new(topic, Operation::Cursor { group, step });
-    let outcome = one(&weir, intention, failed)?;
+    let outcome = propose_one(&weir, intention, failed)?;
     let exit = answer(out, &weir, topic, &outcome, false)?;
     weir.close().failed(failed)?;
     Ok(exit)

@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
                 sender.last(),
                 self.usable
             );
-            return Err(send::changed(&self.args.file).because(why).into());
+            return Err(send::changed_input(&self.args.file).because(why).into());
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::output::Shape;
 use crate::place::{self, Access};
 use crate::report::{FailureContext, usage};
 use crate::verdict;
-use crate::write::{Conditions, answer, client_id, ensure, one};
+use crate::write::{Conditions, answer, client_id, ensure, propose_one};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -107,7 +107,7 @@ pub(crate) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
         intention = intention.under(client, nonce);
     }
     let failed = || format!("cannot put into {}", topic.name());
-    let outcome = one(&weir, intention, failed)?;
+    let outcome = propose_one(&weir, intention, failed)?;
     let exit = answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)

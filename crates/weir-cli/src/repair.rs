@@ -122,13 +122,13 @@ pub(crate) fn run(caller: &Caller, args: &RepairArgs) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     }
     let loses = if args.dry_run { "would lose" } else { "loses" };
-    let what = lost(&report);
+    let what = losses(&report);
     note(false, &format!("the new store {loses} {what}"));
     Ok(ExitCode::FAILURE)
 }
 
 /// Describes the losses.
-fn lost(report: &SalvageReport) -> String {
+fn losses(report: &SalvageReport) -> String {
     let mut parts = Vec::new();
     if !report.log_complete {
         let applied = report.applied;

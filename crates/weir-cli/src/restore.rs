@@ -85,11 +85,11 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
             .because(error)
             .tool()
     };
-    if !empty(&args.target).map_err(failed)? {
+    if !is_absent_or_empty(&args.target).map_err(failed)? {
         let what = format!("cannot restore into {shown}");
         return Err(Failure::new(ErrorCode::StoreExists, what).tool().into());
     }
-    let partial = partial(&args.target)
+    let partial = partial_path(&args.target)
         .ok_or_else(|| usage("TARGET must end with the name of a directory"))?;
     if partial.try_exists().map_err(failed)? {
         let partial = partial.display();
@@ -131,7 +131,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
 }
 
 /// Whether the target does not exist or is empty.
-fn empty(target: &Path) -> io::Result<bool> {
+fn is_absent_or_empty(target: &Path) -> io::Result<bool> {
     match std::fs::read_dir(target) {
         Ok(mut entries) => Ok(entries.next().is_none()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
@@ -140,7 +140,7 @@ fn empty(target: &Path) -> io::Result<bool> {
 }
 
 /// The name of the copy until it is complete. `None` for a path without a file name, such as `.`.
-fn partial(target: &Path) -> Option<PathBuf> {
+fn partial_path(target: &Path) -> Option<PathBuf> {
     let mut name = target.file_name()?.to_owned();
     name.push(".partial");
     Some(target.with_file_name(name))

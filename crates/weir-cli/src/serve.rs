@@ -79,14 +79,14 @@ struct Origin {
     origin: String,
 }
 
-fn flag(key: &Key) -> String {
+fn flag_name(key: &Key) -> String {
     key.name.replace('_', "-")
 }
 
 /// Like `flag`, but for the lifetime of the process, which clap requires. Called once for each key
 /// of the table.
 fn long_name(key: &Key) -> &'static str {
-    Box::leak(flag(key).into_boxed_str())
+    Box::leak(flag_name(key).into_boxed_str())
 }
 
 fn is_switch(key: &Key) -> bool {
@@ -175,7 +175,7 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
         let variable = format!("WEIR_SERVE_{}", key.name.to_ascii_uppercase());
         let flag_value = args.given.iter().find(|(name, _)| *name == key.name);
         let flag_value =
-            flag_value.map(|(_, text)| (text.clone(), format!("flag --{}", flag(key))));
+            flag_value.map(|(_, text)| (text.clone(), format!("flag --{}", flag_name(key))));
         let env_value = || {
             let text = std::env::var(&variable)
                 .ok()

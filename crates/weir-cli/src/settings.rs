@@ -75,7 +75,7 @@ impl Settings {
         let json = |format: Option<Format>| matches!(format, Some(Format::Json | Format::Jsonl));
         // Errors in the settings are reported in this format too.
         report::as_json(json(flags.output));
-        let file = find(flags.config.as_deref());
+        let file = config_path(flags.config.as_deref());
         let values = match &file {
             Some(path) => Values::read(path)?,
             None => Values::default(),
@@ -103,7 +103,8 @@ impl Settings {
             .or_else(|| from_file(&values.output));
         let output = match output {
             Some((text, origin)) => {
-                let value = Some(format(&text).map_err(|why| wrong("output", &origin, &why))?);
+                let value =
+                    Some(format(&text).map_err(|why| setting_error("output", &origin, &why))?);
                 Sourced { value, origin }
             }
             None => Sourced::default(None),
@@ -116,7 +117,8 @@ impl Settings {
                 origin: "flag".to_owned(),
             },
             (None, Some((text, origin))) => {
-                let value = durability(&text).map_err(|why| wrong("durability", &origin, &why))?;
+                let value =
+                    durability(&text).map_err(|why| setting_error("durability", &origin, &why))?;
                 Sourced { value, origin }
             }
             (None, None) => Sourced::default(Durability::Group),
@@ -161,7 +163,7 @@ fn variable(name: &str) -> Option<(String, String)> {
     Some((value, format!("environment {name}")))
 }
 
-fn wrong(key: &str, origin: &str, why: &str) -> anyhow::Error {
+fn setting_error(key: &str, origin: &str, why: &str) -> anyhow::Error {
     let what = format!("cannot use {key} from {origin}");
     Failure::new(ErrorCode::BadOption, what).because(why).into()
 }
@@ -227,7 +229,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("{text} is not a whole number from 0 to {}", u64::MAX))
 }
 
-fn find(given: Option<&Path>) -> Option<PathBuf> {
+fn config_path(given: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = given {
         return Some(path.to_owned());
     }
@@ -269,7 +271,7 @@ impl Values {
             let at = line_and_column(text, key.span().start);
             let name: &str = key.get_ref();
             if name == "serve" {
-                values.serve = serve(text, value)?;
+                values.serve = serve_settings(text, value)?;
                 continue;
             }
             let target = match name {
@@ -277,7 +279,7 @@ impl Values {
                 "output" => &mut values.output,
                 "durability" => &mut values.durability,
                 _ => {
-                    let near = nearest(name);
+                    let near = nearest_key(name);
                     return Err(format!(
                         "line {at}: there is no key {name}; did you mean {near}?"
                     ));
@@ -299,7 +301,7 @@ impl Values {
 
 /// Reads the table `[serve]`: strings, integers, booleans and lists of strings, as the flags of
 /// `weir serve` accept them.
-fn serve(
+fn serve_settings(
     text: &str,
     table: &toml::Spanned<toml::de::DeValue<'_>>,
 ) -> Result<Vec<(String, String, String)>, String> {
@@ -338,7 +340,7 @@ fn line_and_column(text: &str, at: usize) -> String {
 }
 
 /// The known key that is most similar to a name.
-fn nearest(name: &str) -> &'static str {
+fn nearest_key(name: &str) -> &'static str {
     let distance = |key: &&str| {
         let mut row: Vec<usize> = (0..=key.len()).collect();
         for (i, a) in name.bytes().enumerate() {

@@ -235,7 +235,8 @@ fn row(info: &TopicInfo) -> [Cell<'_>; 18] {
         count(options.retention.age_ms),
         count(options.retention.bytes),
         count(options.retention.records),
-        options::hold(options).map_or(Cell::Nothing, |names| Cell::Text(Cow::Owned(names))),
+        options::hold_for_groups(options)
+            .map_or(Cell::Nothing, |names| Cell::Text(Cow::Owned(names))),
     ]
 }
 

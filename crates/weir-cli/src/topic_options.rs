@@ -74,7 +74,7 @@ fn groups(text: &str) -> Result<Vec<GroupName>, String> {
 }
 
 /// The groups that retention waits for, separated by commas; `None` if there are none.
-pub(super) fn hold(options: &TopicOptions) -> Option<String> {
+pub(super) fn hold_for_groups(options: &TopicOptions) -> Option<String> {
     let names = &options.retention.hold_for_groups;
     let names: Vec<&str> = names.iter().map(GroupName::as_str).collect();
     (!names.is_empty()).then(|| names.join(","))
@@ -109,7 +109,7 @@ pub(crate) fn json(options: &TopicOptions) -> String {
     number("emit_bytes_max", program.emit_bytes_max);
     number("state_entries_max", program.state_entries_max);
     number("state_bytes_max", program.state_bytes_max);
-    if let Some(names) = hold(options) {
+    if let Some(names) = hold_for_groups(options) {
         let names = names.replace(',', "\",\"");
         members.push(format!("\"hold_for_groups\":[\"{names}\"]"));
     }

@@ -62,7 +62,7 @@ pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
     let operation = Operation::Txn { ops: &steps };
     let intention = Intention::new(&args.topic, operation).expecting(&expect);
     let failed = || format!("cannot execute the transaction on {}", args.topic);
-    let outcome = write::one(&weir, intention, failed)?;
+    let outcome = write::propose_one(&weir, intention, failed)?;
     let exit = write::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)

@@ -46,7 +46,7 @@ impl Conditions {
 }
 
 /// Sends one intention and waits for its outcome.
-pub(crate) fn one(
+pub(crate) fn propose_one(
     weir: &Weir,
     intention: Intention<'_>,
     what: impl Fn() -> String,
@@ -132,7 +132,7 @@ pub(crate) fn change(
     };
     let failed = || format!("cannot change topic {name}");
     weir.topic(name).failed(failed)?;
-    let outcome = one(weir, Intention::new(name, operation), failed)?;
+    let outcome = propose_one(weir, Intention::new(name, operation), failed)?;
     answer(out, weir, name, &outcome, false)
 }
 

@@ -378,12 +378,15 @@ fn rows(run: &Run<'_>, published: Published, received: Measurements) -> Vec<Meas
         let time = run.time(&run.delivered_ns);
         rows.push(row("deliver", plan.all_consumers(), time, received));
     }
-    rows.extend(drained(run).map(|(time, seen)| row("drain", plan.all_consumers(), time, seen)));
+    rows.extend(
+        backlog_measurements(run)
+            .map(|(time, seen)| row("drain", plan.all_consumers(), time, seen)),
+    );
     rows
 }
 
 /// The time in which the backlog was read, and its messages.
-fn drained(run: &Run<'_>) -> Option<(Duration, Measurements)> {
+fn backlog_measurements(run: &Run<'_>) -> Option<(Duration, Measurements)> {
     let [from, to] = [&run.backlog_ns, &run.drained_ns].map(|ns| ns.load(Ordering::Relaxed));
     let seen = Measurements {
         messages: run.early_delivered.load(Ordering::Relaxed),

@@ -37,9 +37,9 @@ pub(super) fn create(dir: &Path, name: &str, days: u32) -> anyhow::Result<PathBu
     // The authority may sign certificates of servers and clients, but no other authority.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let key = KeyPair::generate().map_err(|error| broken(what(), &error))?;
+    let key = KeyPair::generate().map_err(|error| internal_failure(what(), &error))?;
     let certificate = params.self_signed(&key);
-    let certificate = certificate.map_err(|error| broken(what(), &error))?;
+    let certificate = certificate.map_err(|error| internal_failure(what(), &error))?;
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -78,7 +78,7 @@ pub(super) fn issue(
     params.subject_alt_names = names
         .iter()
         .map(|name| {
-            alternative(name)
+            alternative_name(name)
                 .ok_or_else(|| refuse(&format!("{name} is not a host name, address or URI")))
         })
         .collect::<Result<_, _>>()?;
@@ -94,9 +94,9 @@ pub(super) fn issue(
         Purpose::Client => vec![client],
         Purpose::Node => vec![server, client],
     };
-    let key = KeyPair::generate().map_err(|error| broken(what(), &error))?;
+    let key = KeyPair::generate().map_err(|error| internal_failure(what(), &error))?;
     let certificate = params.signed_by(&key, &issuer);
-    let certificate = certificate.map_err(|error| broken(what(), &error))?;
+    let certificate = certificate.map_err(|error| internal_failure(what(), &error))?;
     let fields = CertificateFields::read(certificate.der());
     // The issuer is built from the name of the authority, and must have the same bytes as its
     // subject.
@@ -161,7 +161,7 @@ fn load(dir: &Path) -> anyhow::Result<(CertificateFields, Issuer<'static, KeyPai
     Ok((authority, Issuer::new(params, pair)))
 }
 
-fn alternative(name: &str) -> Option<SanType> {
+fn alternative_name(name: &str) -> Option<SanType> {
     if let Ok(address) = name.parse() {
         return Some(SanType::IpAddress(address));
     }
@@ -221,13 +221,13 @@ fn write_pair((certificate, key): &(PathBuf, PathBuf), pem: &str, key_pem: &str)
     })
 }
 
-fn broken(what: String, error: &rcgen::Error) -> Failure {
+fn internal_failure(what: String, error: &rcgen::Error) -> Failure {
     Failure::new(ErrorCode::Internal, what).because(error)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{alternative, file_name};
+    use super::{alternative_name, file_name};
 
     #[test]
     fn names_are_hosts_addresses_or_uris() {
@@ -239,12 +239,12 @@ mod tests {
             "::1",
             "spiffe://a/b",
         ] {
-            assert!(alternative(name).is_some(), "{name}");
+            assert!(alternative_name(name).is_some(), "{name}");
         }
         for name in [
             "", ".", "a.", ".a", "a..b", "a b", "a_b", "*", "*.", "a.*", "a://b c", "ä",
         ] {
-            assert!(alternative(name).is_none(), "{name}");
+            assert!(alternative_name(name).is_none(), "{name}");
         }
     }
 

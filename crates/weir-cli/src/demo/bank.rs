@@ -175,7 +175,8 @@ pub(super) fn run(
         facts.insert(
             "bank".into(),
             json!({"writers": WRITERS, "transfers": sent, "done": sent - refused,
-                   "refused": refused, "refusals": refusals.iter().map(fact).collect::<Vec<_>>(),
+                   "refused": refused,
+                   "refusals": refusals.iter().map(refusal_json).collect::<Vec<_>>(),
                    "minted": minted, "sum": minted, "negative": 0, "states": states,
                    "seconds": seconds(took), "per_s": rate(sent, took),
                    "fuel": program.counts.fuel}),
@@ -381,7 +382,7 @@ fn refusals(answers: &[Answer]) -> Refusals {
     refusals
 }
 
-fn fact(((code, text), count): (&(u16, String), &u64)) -> Value {
+fn refusal_json(((code, text), count): (&(u16, String), &u64)) -> Value {
     json!({"code": code, "text": text, "count": count})
 }
 

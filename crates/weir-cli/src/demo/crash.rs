@@ -43,7 +43,7 @@ struct Answer {
 pub(super) type Acknowledged = [Vec<u64>; SESSIONS];
 
 /// Kills a writer a few times, and checks that no acknowledged event is lost.
-pub(super) fn kills(
+pub(super) fn kill_writers(
     output: &mut DemoOutput,
     facts: &mut Facts,
     directory: &Path,
@@ -160,7 +160,7 @@ fn follow(
         };
         let answer = parse(&line).context("the writer printed a line that is not an answer")?;
         kept += u64::from(answer.kept);
-        note(acknowledged, answer)?;
+        record_verdict(acknowledged, answer)?;
     }
     Ok(kept)
 }
@@ -176,7 +176,7 @@ fn parse(line: &[u8]) -> Option<Answer> {
 }
 
 /// Records a verdict. The verdicts of a session arrive in the order of their nonces.
-fn note(acknowledged: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
+fn record_verdict(acknowledged: &mut Acknowledged, answer: Answer) -> anyhow::Result<()> {
     let offsets = acknowledged
         .get_mut(answer.session)
         .context("an answer of a session that does not exist")?;
@@ -200,7 +200,7 @@ fn finish(weir: &Weir, acknowledged: &mut Acknowledged) -> anyhow::Result<u64> {
         for nonce in answered + 1..=end {
             let (offset, kept) = put(weir, session, nonce)?;
             all_kept += u64::from(kept);
-            note(
+            record_verdict(
                 acknowledged,
                 Answer {
                     session,

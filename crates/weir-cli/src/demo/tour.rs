@@ -58,7 +58,7 @@ pub(super) fn run(
         Ok(place) => place,
         Err(error) => {
             output::explain(&error, "use another directory, or omit --keep");
-            return refuse(&error, facts, show.json);
+            return end_after_failure(&error, facts, show.json);
         }
     };
     let ended = chapters(&mut output, &mut facts, &place, size);
@@ -69,7 +69,7 @@ pub(super) fn run(
         let kept = place.keep();
         let advice = format!("examine the stores, which are kept in {}", kept.display());
         output::explain(&error, &advice);
-        return refuse(&error, facts, show.json);
+        return end_after_failure(&error, facts, show.json);
     }
     let next = next_steps(&place);
     let disk_bytes = scratch::disk_bytes(place.path())?;
@@ -122,12 +122,12 @@ fn chapters(
     rules::analysts(output, facts, &weir, &quakes)?;
     rules::same_feed(output, facts, &weir, &quakes)?;
     rules::transactions(output, facts, &weir)?;
-    crash::kills(output, facts, &place.path().join("killed"), size.kills)?;
+    crash::kill_writers(output, facts, &place.path().join("killed"), size.kills)?;
     load::run(output, facts, &weir, size.load_events)?;
     bank::run(output, facts, &place.path().join("bank"), size.transfers)?;
     failover::run(output, facts, &place.path().join("cluster"))?;
     let kept = reopen::run(output, facts, weir, &directory)?;
-    rejected(facts);
+    add_rejected_totals(facts);
     if place.is_kept() {
         kept.write(place.path())
             .context("the facts for a later --recheck")?;
@@ -136,7 +136,7 @@ fn chapters(
 }
 
 /// Adds totals that combine several chapters.
-fn rejected(facts: &mut Facts) {
+fn add_rejected_totals(facts: &mut Facts) {
     let sum = |places: &[(&str, &str)]| -> u64 {
         let number = |(chapter, name): &(&str, &str)| facts.get(*chapter)?.get(*name)?.as_u64();
         places.iter().filter_map(number).sum()
@@ -154,7 +154,11 @@ fn rejected(facts: &mut Facts) {
 }
 
 /// Ends a run after a failure.
-fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
+fn end_after_failure(
+    error: &anyhow::Error,
+    mut facts: Facts,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
     if json {
         let failed = error.downcast_ref::<output::FailedStep>();
         facts.insert("ok".into(), false.into());
@@ -187,9 +191,9 @@ fn interrupted(place: ScratchDirectory, mut facts: Facts, json: bool) -> anyhow:
 fn next_steps(place: &ScratchDirectory) -> Vec<String> {
     let kept = place.is_kept().then(|| place.path().display().to_string());
     let directory = kept.clone().unwrap_or_else(|| "quakes".into());
-    let store = word(&format!("{directory}/store"));
-    let bank = word(&format!("{directory}/bank"));
-    let directory = word(&directory);
+    let store = shell_word(&format!("{directory}/store"));
+    let bank = shell_word(&format!("{directory}/bank"));
+    let directory = shell_word(&directory);
     let mut next = Vec::new();
     match kept {
         Some(_) => next.push(format!("weir demo --recheck {directory}")),
@@ -202,7 +206,7 @@ fn next_steps(place: &ScratchDirectory) -> Vec<String> {
 }
 
 /// Quotes a path as one word of a shell command.
-fn word(path: &str) -> String {
+fn shell_word(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+".contains(c);
     if path.chars().all(plain) {
         path.to_owned()

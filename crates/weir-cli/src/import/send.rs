@@ -72,7 +72,7 @@ enum Answer {
 }
 
 /// The error for an input that differs from the one imported before.
-pub(super) fn changed(file: &Path) -> Failure {
+pub(super) fn changed_input(file: &Path) -> Failure {
     let what = format!(
         "{} differs from the file that earlier runs imported",
         file.display()
@@ -135,7 +135,7 @@ impl<'a> Sender<'a> {
     /// Adds the next usable item of the input. Returns whether the batch should be sent.
     pub(super) fn item(&mut self, item: &UsableItem<'_>, line: u64) -> anyhow::Result<bool> {
         self.nonce += 1;
-        self.chain = self.chained(item);
+        self.chain = self.chained_hash(item);
         if self.nonce < self.last {
             return Ok(false);
         }
@@ -161,7 +161,7 @@ impl<'a> Sender<'a> {
         sent
     }
 
-    fn chained(&self, item: &UsableItem<'_>) -> u64 {
+    fn chained_hash(&self, item: &UsableItem<'_>) -> u64 {
         let (key, value): (&[u8], &[u8]) = match item {
             UsableItem::Value { key, value } => (key, value),
             UsableItem::Record(_, text) => (&[], text),
@@ -191,7 +191,7 @@ impl<'a> Sender<'a> {
                 ..
             }) => {
                 let why = format!("the first {last} items of the file have changed");
-                Err(changed(&self.args.file).because(why).into())
+                Err(changed_input(&self.args.file).because(why).into())
             }
             Err(error) => Err(error).failed(|| "cannot resume the import".to_owned()),
         }

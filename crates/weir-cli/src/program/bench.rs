@@ -177,7 +177,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
     let (plain, program, info) = measured?;
     let count = |n| Cell::Count(n);
     let total = program.valid + program.rejected + program.trapped + program.failed;
-    let extra = paired(&plain.blocks, &program.blocks);
+    let extra = median_difference(&plain.blocks, &program.blocks);
     out.row(&[
         count(total),
         count(u64::from(args.batch)),
@@ -346,7 +346,8 @@ fn measure(
     };
     for (topic, operation) in [(TOPICS[0], plain), (TOPICS[1], create)] {
         let intention = Intention::new(topic, operation);
-        let outcome = crate::write::one(&weir, intention, || "cannot create the topic".to_owned())?;
+        let outcome =
+            crate::write::propose_one(&weir, intention, || "cannot create the topic".to_owned())?;
         if let Some(failure) = outcome
             .commit()
             .and_then(|commit| crate::verdict::failure(topic, commit))
@@ -457,7 +458,7 @@ fn rank(times: &[u64], percent: usize) -> u64 {
 }
 
 /// Median difference of adjacent blocks.
-fn paired(plain: &[u64], program: &[u64]) -> i64 {
+fn median_difference(plain: &[u64], program: &[u64]) -> i64 {
     let pairs = plain.iter().zip(program);
     let mut extra: Vec<i64> = pairs
         .map(|(plain, program)| program.cast_signed() - plain.cast_signed())

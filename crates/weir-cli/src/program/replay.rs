@@ -168,7 +168,7 @@ pub(super) fn compare(
     let history = history_on(caller, Arc::clone(&host))?;
     let first = history.first().failed(failed)?;
     let from = from.map_or(first, IntentionOffset).max(IntentionOffset(1));
-    let past = past(&history, &*host, topic, from).failed(failed)?;
+    let past = original_run(&history, &*host, topic, from).failed(failed)?;
     if !past.is_known || past.codes.is_empty() {
         let what = format!("topic {topic} has no program");
         let failure = Failure::new(ErrorCode::TopicUnknown, what);
@@ -225,7 +225,7 @@ pub(super) fn compare(
     })
 }
 
-fn past(
+fn original_run(
     history: &History,
     host: &dyn ProgramHost,
     topic: &str,

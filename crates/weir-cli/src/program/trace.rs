@@ -179,7 +179,7 @@ fn of_record(
         return Ok(found);
     }
     let first = history.first().failed(failed)?;
-    let failure = absent(history, tracer, topic, first).unwrap_or_else(|| {
+    let failure = absent_topic_failure(history, tracer, topic, first).unwrap_or_else(|| {
         let what = format!("there is no record {offset} in {topic}");
         Failure::new(ErrorCode::RecordAbsent, what)
             .because("no intention in the retained log creates this record")
@@ -189,7 +189,7 @@ fn of_record(
 
 /// The failure for a topic that does not exist in a replay of the log from an intention on. `None`
 /// if it exists.
-fn absent(
+fn absent_topic_failure(
     history: &History,
     tracer: &Tracer,
     topic: &str,
@@ -225,7 +225,7 @@ fn trace_intention(
     });
     let newest = newest.failed(failed)?;
     let missing = |why: String, advice: String| {
-        absent(history, tracer, topic, offset.min(newest)).unwrap_or_else(|| {
+        absent_topic_failure(history, tracer, topic, offset.min(newest)).unwrap_or_else(|| {
             let what = format!("there is no intention {offset} of topic {topic}");
             let failure = Failure::new(ErrorCode::RecordAbsent, what);
             failure.because(why).advise(advice)
@@ -296,7 +296,7 @@ impl TracedIntention {
         stack.map_or(&[], |stack| stack.frames.as_slice())
     }
 
-    fn stored(&self) -> &'static str {
+    fn agreement_text(&self) -> &'static str {
         match self.agreement {
             Agreement::Equal => "equal",
             Agreement::Differs => "differs",
@@ -310,7 +310,7 @@ fn row(seen: &TracedIntention) -> [Cell<'_>; 19] {
     let (host, text) = (seen.fuel_host(), verdict::detail(&commit.detail));
     let calls = seen.traced.calls.iter().map(|call| {
         let (given, answer) = calls::line(call);
-        (calls::json(call), joined(given, &answer))
+        (calls::json(call), with_answer(given, &answer))
     });
     [
         Cell::Text(seen.topic.as_str().into()),
@@ -342,13 +342,13 @@ fn row(seen: &TracedIntention) -> [Cell<'_>; 19] {
                 .collect(),
         ),
         Cell::Count(seen.traced.left_out),
-        Cell::Text(seen.stored().into()),
+        Cell::Text(seen.agreement_text().into()),
         seen.code
             .map_or(Cell::Nothing, |code| Cell::Text(code.to_string().into())),
     ]
 }
 
-fn joined(given: String, answer: &str) -> String {
+fn with_answer(given: String, answer: &str) -> String {
     if answer.is_empty() {
         given
     } else {
@@ -432,7 +432,7 @@ fn text(seen: &TracedIntention) -> String {
         }
         let (given, answer) = calls::line(call);
         let fuel = paint(&format!("{:>6}", call.fuel), DIM, terminal);
-        let line = printable(joined(given, &answer).as_bytes());
+        let line = printable(with_answer(given, &answer).as_bytes());
         let _ = writeln!(out, "  {fuel}   {line}");
     }
     if seen.traced.left_out > 0 {

@@ -80,7 +80,7 @@ pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyho
 }
 
 /// The address of a port for other machines.
-fn advertised(address: SocketAddr, advertise: &str) -> String {
+fn advertised_address(address: SocketAddr, advertise: &str) -> String {
     match advertise {
         "" => address.to_string(),
         host if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) => {
@@ -98,7 +98,7 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
     } else {
         ("weir", "http")
     };
-    let advertised_peer = advertised(peer, &config.advertise);
+    let advertised_peer = advertised_address(peer, &config.advertise);
     let (host, _) = advertised_peer.rsplit_once(':').unwrap_or_default();
     let is_on_one_machine = is_loopback(host);
     let addresses = [
@@ -121,7 +121,7 @@ pub(crate) fn member(peer: SocketAddr, config: &ServerConfig, ports: Ports) -> M
         } else {
             client.push(format!(
                 "{scheme}://{}",
-                advertised(address, &config.advertise)
+                advertised_address(address, &config.advertise)
             ));
         }
     }

@@ -172,10 +172,10 @@ impl WorkloadFile {
             "name" => {}
             "topics" => self.topics = Some(count(value)?),
             "producersPerTopic" => self.producers = count(value)?,
-            "subscriptionsPerTopic" => self.subscriptions = within(value, 0, u64::MAX)?,
+            "subscriptionsPerTopic" => self.subscriptions = parse_within(value, 0, u64::MAX)?,
             "consumerPerSubscription" => self.consumers = count(value)?,
             "messageSize" => {
-                let size = within(value, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX)?;
+                let size = parse_within(value, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX)?;
                 self.message_bytes = Some(size);
             }
             "payloadFile" => self.payload_path = Some(value.to_owned()),
@@ -185,9 +185,9 @@ impl WorkloadFile {
                 self.randomized = flag.map_err(|_| FileError::new("must be true or false"))?;
             }
             "randomBytesRatio" => self.random_ratio = decimal(value, 1.0)?,
-            "randomizedPayloadPoolSize" => self.random_pool = within(value, 1, PAYLOADS_MAX)?,
+            "randomizedPayloadPoolSize" => self.random_pool = parse_within(value, 1, PAYLOADS_MAX)?,
             "keyDistributor" => self.keys = keys(value)?,
-            "producerRate" => self.rate = Some(within(value, 0, RATE_MAX)?),
+            "producerRate" => self.rate = Some(parse_within(value, 0, RATE_MAX)?),
             "consumerBacklogSizeGB" => self.backlog_gb = decimal(value, 1e6)?,
             "testDurationMinutes" => self.duration_minutes = Some(decimal(value, MINUTES_MAX)?),
             "warmupDurationMinutes" => self.warmup_minutes = decimal(value, MINUTES_MAX)?,
@@ -317,7 +317,7 @@ fn scalar(value: &str) -> Option<&str> {
     (!value.is_empty() && !is_mapping && !is_nested).then_some(value)
 }
 
-fn within(value: &str, least: u64, most: u64) -> Result<u64, FileError> {
+fn parse_within(value: &str, least: u64, most: u64) -> Result<u64, FileError> {
     let number = value.parse().ok();
     let number = number.filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
@@ -329,7 +329,7 @@ fn within(value: &str, least: u64, most: u64) -> Result<u64, FileError> {
 }
 
 fn count(value: &str) -> Result<u64, FileError> {
-    within(value, 1, u64::MAX)
+    parse_within(value, 1, u64::MAX)
 }
 
 fn decimal(value: &str, most: f64) -> Result<f64, FileError> {

@@ -195,7 +195,7 @@ fn await_verdicts(
         let _permit = releases.recv();
         topic.published.fetch_add(1, Ordering::Release);
         if sent.due_ns < early_end_ns {
-            early(run, now_ns);
+            count_early_message(run, now_ns);
             continue;
         }
         published.seen.messages += 1;
@@ -213,7 +213,7 @@ fn await_verdicts(
 }
 
 /// Counts a message of the warm-up or of the backlog. After the last one, consumers read.
-fn early(run: &Run<'_>, now_ns: u64) {
+fn count_early_message(run: &Run<'_>, now_ns: u64) {
     let count = run.early_published.fetch_add(1, Ordering::AcqRel) + 1;
     if run.plan.has_backlog && count == run.plan.early {
         run.backlog_ns.store(now_ns, Ordering::Relaxed);
