@@ -174,6 +174,12 @@ impl Peer {
         }
     }
 
+    /// Whether this client has paused since the peer lacks many entries.
+    #[cfg(test)]
+    pub(crate) fn has_paused(&self) -> bool {
+        self.throttle.has_paused()
+    }
+
     /// Asks the leader to make this node a voter.
     pub(crate) async fn promote(&mut self) -> io::Result<()> {
         let asked = self.exchange(Kind::Promote, &[]);

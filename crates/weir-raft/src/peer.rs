@@ -517,14 +517,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-    use openraft::raft::VoteRequest;
+    use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
     #[cfg(feature = "sim")]
     use weir_store::Store;
     #[cfg(feature = "sim")]
     use weir_store::replica::DirectoryReport;
-    use weir_store::replica::Vote as StoredVote;
+    use weir_store::replica::{EntryBody, ReplicaEntry, Vote as StoredVote};
     use weir_store::{Durability, LogIndex, OpenOptions};
 
     use super::*;
@@ -804,6 +804,65 @@ mod tests {
         // The body is not a comparison, so the connection ends.
         assert!(answer.await.is_err());
         assert_eq!(node.port.bodies.available_permits(), BODIES_BYTES_MAX);
+        node.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_member_without_a_vote_that_lacks_many_entries_is_throttled() {
+        let directories = tempfile::tempdir().unwrap();
+        let node = leader(&directories.path().join("1")).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = NodeConfig {
+            node: 3,
+            cluster: CLUSTER,
+            incarnation: 0,
+        };
+        let directory = directories.path().join("3");
+        let other = Node::open(&directory, &OpenOptions::default(), config, listener).await;
+        let other = other.unwrap();
+        let member = Member {
+            peer: other.address().to_string(),
+            ..Member::default()
+        };
+        let mut peer = node.peers.client(3, &member);
+        let term = node.status().term;
+        let vote = convert::vote(StoredVote {
+            term,
+            voted_for: 1,
+            is_committed: true,
+        });
+        let id = |index| {
+            let index = LogIndex(index);
+            EntryId { term, index }
+        };
+        // The log must also grow between two requests.
+        for (index, committed, is_throttled) in [
+            (1, 10, false),
+            (2, 11, false),
+            (3, 1_000, false),
+            (4, 1_001, true),
+        ] {
+            let entry = convert::entry(ReplicaEntry {
+                id: id(index),
+                body: EntryBody::Blank,
+            });
+            let request = AppendEntriesRequest {
+                vote,
+                prev_log_id: (index > 1).then(|| convert::log_id(id(index - 1))),
+                entries: vec![entry.unwrap()],
+                leader_commit: Some(convert::log_id(id(committed))),
+            };
+            let option = RPCOption::new(Duration::from_mins(1));
+            let answer = peer.append_entries(request, option).await.unwrap();
+            let is_accepted = matches!(
+                answer,
+                AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_)
+            );
+            assert!(is_accepted, "{answer:?}");
+            assert_eq!(peer.has_paused(), is_throttled, "{index}");
+        }
+        assert!(node.port.clock.is_voter(1) && !node.port.clock.is_voter(3));
+        other.close().await.unwrap();
         node.close().await.unwrap();
     }
 

@@ -62,6 +62,11 @@ impl Throttle {
         self.resumed = Some(now + pause);
         pause
     }
+
+    #[cfg(test)]
+    pub(crate) fn has_paused(&self) -> bool {
+        !self.paused.is_zero()
+    }
 }
 
 #[cfg(test)]
