@@ -90,7 +90,7 @@ fn programs(directory: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> 
     }
     report_verdict(
         &format!("{link}: transcripts of api, served"),
-        served(directory)?,
+        run_served_transcripts(directory)?,
     );
     report_verdict(&format!("{link}: a leader is lost"), fails_over(directory)?);
     let result = finish(Command::new(directory.join("misuse")).arg(directory.join("misuse-store")));
@@ -228,7 +228,7 @@ fn codec(directory: &Path, link: &str, report_verdict: ReportVerdict<'_>) -> any
 
 /// Runs the transcripts of the interface at servers, each over a separate store. Transcripts of
 /// directories are skipped.
-fn served(directory: &Path) -> anyhow::Result<Verdict> {
+fn run_served_transcripts(directory: &Path) -> anyhow::Result<Verdict> {
     let weir = wasm::weir()?;
     let (mut count, mut commands) = (0, 0);
     for file in transcripts("api")? {

@@ -110,8 +110,8 @@ fn run_steps(summary: &mut suites::Summary) {
 /// Runs one step, and counts its verdict and its time.
 fn run_step(step: &Step, summary: &mut suites::Summary) {
     let start = Instant::now();
-    let result = steps::one(step);
-    summary.took(step.name, start.elapsed());
+    let result = steps::run_one(step);
+    summary.add_time(step.name, start.elapsed());
     if let Err(error) = &result {
         println!("{error:#}");
     }

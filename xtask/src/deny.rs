@@ -84,7 +84,7 @@ pub(crate) fn licences() -> anyhow::Result<()> {
 
 /// Runs cargo-deny, and installs it first if it is missing. Checks advisories if a database is
 /// given.
-pub(crate) fn full() -> anyhow::Result<()> {
+pub(crate) fn run_cargo_deny() -> anyhow::Result<()> {
     let tools = tree::root().join("target/tools");
     let binary = tools.join("bin/cargo-deny");
     if !binary.exists() {

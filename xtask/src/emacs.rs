@@ -52,7 +52,7 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let report = home.join("report");
     let output = fs::File::create(&report).with_context(|| report.display().to_string())?;
     let mut tests = emacs();
-    for file in lisp(&folder, "test")? {
+    for file in lisp_files(&folder, "test")? {
         if file.ends_with("-tests.el") {
             tests.args(["-l", &file]);
         }
@@ -85,7 +85,7 @@ fn checks(mut emacs: Command, folder: &Path) -> anyhow::Result<Verdict> {
         .context("package-lint is missing; install it (Debian: elpa-package-lint)")?;
     emacs.arg("-L").arg(lint).args(["-l", "test/check.el"]);
     for below in ["", "test", "bench"] {
-        emacs.args(lisp(folder, below)?);
+        emacs.args(lisp_files(folder, below)?);
     }
     let status = emacs
         .status()
@@ -98,12 +98,12 @@ fn checks(mut emacs: Command, folder: &Path) -> anyhow::Result<Verdict> {
 }
 
 /// The Lisp files in a folder of the package, as sorted paths relative to the package.
-fn lisp(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
+fn lisp_files(folder: &Path, below: &str) -> anyhow::Result<Vec<String>> {
     let directory: PathBuf = folder.join(below);
     let mut files = Vec::new();
     for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if tree::is(&name, "el") {
+        if tree::has_extension(&name, "el") {
             files.push(Path::new(below).join(name).to_string_lossy().into_owned());
         }
     }

@@ -139,7 +139,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("licences", []) => deny::licences(),
         ("lock-files", []) => check::lock_files(),
         ("features", []) => check::features(),
-        ("deny", []) => deny::full(),
+        ("deny", []) => deny::run_cargo_deny(),
         ("fuzz", []) => longer::fuzz(None),
         ("fuzz", [seconds]) => longer::fuzz(Some(seconds)),
         ("miri", []) => longer::miri(),

@@ -20,7 +20,7 @@ pub(crate) fn all(steps: impl Iterator<Item = &'static Step>) -> anyhow::Result<
     let start = Instant::now();
     let mut count = 0;
     for step in steps {
-        one(step)?;
+        run_one(step)?;
         count += 1;
     }
     println!(
@@ -31,7 +31,7 @@ pub(crate) fn all(steps: impl Iterator<Item = &'static Step>) -> anyhow::Result<
 }
 
 /// Runs one step and prints its verdict and time.
-pub(crate) fn one(step: &Step) -> anyhow::Result<()> {
+pub(crate) fn run_one(step: &Step) -> anyhow::Result<()> {
     println!("-- {}", step.name);
     let start = Instant::now();
     let result = (step.run)();

@@ -46,7 +46,7 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Records the duration of a part.
-    pub(crate) fn took(&mut self, part: &str, time: Duration) {
+    pub(crate) fn add_time(&mut self, part: &str, time: Duration) {
         self.times.push((part.to_owned(), time));
     }
 
@@ -269,13 +269,13 @@ pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
     let mut second = Summary::default();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| queue.work(&mut second));
+        let worker = scope.spawn(|| queue.run_jobs(&mut second));
         for (name, run) in LANGUAGES {
             let start = Instant::now();
             run(summary);
-            summary.took(name, start.elapsed());
+            summary.add_time(name, start.elapsed());
         }
-        queue.work(summary);
+        queue.run_jobs(summary);
         if worker.join().is_err() {
             summary.fail("rust", "the second worker panicked");
         }
@@ -287,23 +287,23 @@ pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
 /// Runs all tests of the Rust workspace: one suite for each crate, with documentation examples.
 pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
-    work(&queue, summary);
+    run_jobs(&queue, summary);
     Ok(())
 }
 
 /// Runs the tests of some packages of the workspace, without documentation examples.
 pub(crate) fn packages(names: &BTreeSet<String>, summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue_of(names, summary)?;
-    work(&queue, summary);
+    run_jobs(&queue, summary);
     Ok(())
 }
 
 /// Runs test binaries, two at a time.
-fn work(queue: &rust::Queue, summary: &mut Summary) {
+fn run_jobs(queue: &rust::Queue, summary: &mut Summary) {
     let mut second = Summary::default();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| queue.work(&mut second));
-        queue.work(summary);
+        let worker = scope.spawn(|| queue.run_jobs(&mut second));
+        queue.run_jobs(summary);
         if worker.join().is_err() {
             summary.fail("rust", "the second worker panicked");
         }

@@ -67,7 +67,7 @@ pub(crate) fn text(name: &str) -> anyhow::Result<String> {
 }
 
 /// Whether the file has this extension.
-pub(crate) fn is(name: &str, extension: &str) -> bool {
+pub(crate) fn has_extension(name: &str, extension: &str) -> bool {
     Path::new(name)
         .extension()
         .is_some_and(|found| found == extension)

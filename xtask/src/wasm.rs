@@ -117,7 +117,7 @@ fn write_hashes() -> anyhow::Result<()> {
     let mut names: Vec<String> = tree::files()?
         .into_iter()
         .filter_map(|name| Some(name.strip_prefix(PREBUILT)?.strip_prefix('/')?.to_owned()))
-        .filter(|name| tree::is(name, "wasm"))
+        .filter(|name| tree::has_extension(name, "wasm"))
         .collect();
     names.sort();
     let mut command = Command::new("sha256sum");

@@ -37,7 +37,7 @@ pub(super) fn generate() -> anyhow::Result<String> {
         .find("\n|")
         .context("lab/figures.md has no table")?
         + 1;
-    let table = filled(&template[start..], &mut |reference| {
+    let table = fill_template(&template[start..], &mut |reference| {
         records.figure(reference)
     })?;
     let machines = records.machines()?;
@@ -48,7 +48,7 @@ pub(super) fn generate() -> anyhow::Result<String> {
 }
 
 /// The template with each reference replaced.
-fn filled(
+fn fill_template(
     template: &str,
     figure: &mut dyn FnMut(&str) -> anyhow::Result<String>,
 ) -> anyhow::Result<String> {
@@ -234,7 +234,7 @@ fn short(value: f64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{figure, filled};
+    use super::{figure, fill_template};
     use serde_json::json;
 
     #[test]
@@ -264,8 +264,8 @@ mod tests {
     #[test]
     fn a_reference_without_figure_names_itself() {
         let mut none = |_: &str| anyhow::bail!("nothing");
-        let error = filled("a {e: x} b", &mut none).unwrap_err();
+        let error = fill_template("a {e: x} b", &mut none).unwrap_err();
         assert!(format!("{error:#}").contains("{e: x}"));
-        assert!(filled("a {e: x", &mut none).is_err());
+        assert!(fill_template("a {e: x", &mut none).is_err());
     }
 }

@@ -94,7 +94,7 @@ fn jobs(summary: &mut Summary, options: &[String]) -> anyhow::Result<Option<VecD
     println!("-- building the tests");
     let start = Instant::now();
     let binaries = build(options)?;
-    summary.took("building the tests", start.elapsed());
+    summary.add_time("building the tests", start.elapsed());
     let Some(mut binaries) = binaries else {
         summary.fail("rust", "the tests do not build");
         return Ok(None);
@@ -110,7 +110,7 @@ fn jobs(summary: &mut Summary, options: &[String]) -> anyhow::Result<Option<VecD
 
 impl Queue {
     /// Runs jobs until the queue is empty.
-    pub(super) fn work(&self, summary: &mut Summary) {
+    pub(super) fn run_jobs(&self, summary: &mut Summary) {
         loop {
             let job = self
                 .0
@@ -138,7 +138,7 @@ impl Queue {
             }
             let verdict = if failed { "FAILED" } else { "passed" };
             println!("{verdict}   {name} ({:.1} s)", time.as_secs_f32());
-            summary.took(&name, time);
+            summary.add_time(&name, time);
         }
     }
 }

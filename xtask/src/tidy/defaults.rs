@@ -49,7 +49,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     }
     for name in files {
         let is_checked = FOLDERS.iter().any(|folder| name.starts_with(folder));
-        if !is_checked || name.starts_with(SIMULATED) || !tree::is(name, "rs") {
+        if !is_checked || name.starts_with(SIMULATED) || !tree::has_extension(name, "rs") {
             continue;
         }
         let found = found(&tree::text(name)?);

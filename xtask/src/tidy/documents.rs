@@ -27,7 +27,7 @@ const DECISION_LINES_MAX: usize = 70;
 /// Checks all documents.
 pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let mut numbers: Vec<&str> = Vec::new();
-    for name in files.iter().filter(|name| tree::is(name, "md")) {
+    for name in files.iter().filter(|name| tree::has_extension(name, "md")) {
         let text = tree::text(name)?;
         let prose = prose(&text);
         one_title(name, &prose, findings);
@@ -74,7 +74,7 @@ const PROMISES: &str = "docs/operating/promises.md";
 fn promises(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let page = tree::text(PROMISES)?;
     let mut missing = named_tests(&page);
-    for name in files.iter().filter(|name| tree::is(name, "rs")) {
+    for name in files.iter().filter(|name| tree::has_extension(name, "rs")) {
         let text = tree::text(name)?;
         missing.retain(|(module, test)| {
             let is_there = has_module(name, module) && text.contains(&format!("fn {test}("));
@@ -121,7 +121,7 @@ const INDEX: &str = "docs/README.md";
 fn index(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let text = tree::text(INDEX)?;
     let linked: Vec<&str> = text.lines().flat_map(targets).collect();
-    for name in files.iter().filter(|name| tree::is(name, "md")) {
+    for name in files.iter().filter(|name| tree::has_extension(name, "md")) {
         let Some(page) = name.strip_prefix("docs/") else {
             continue;
         };

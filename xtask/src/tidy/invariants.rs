@@ -21,7 +21,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
     }
     let mut tested = vec![false; ids.len()];
     let mut asserted = vec![false; ids.len()];
-    for name in files.iter().filter(|name| tree::is(name, "rs")) {
+    for name in files.iter().filter(|name| tree::has_extension(name, "rs")) {
         if !name.starts_with("crates/") {
             continue;
         }

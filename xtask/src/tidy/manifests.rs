@@ -36,7 +36,7 @@ pub(super) fn check(
             let inside = name
                 .strip_prefix(&package.folder)
                 .is_some_and(|n| n.starts_with('/'));
-            if inside && tree::is(name, "rs") {
+            if inside && tree::has_extension(name, "rs") {
                 sources.push(code(&tree::text(name)?));
             }
         }

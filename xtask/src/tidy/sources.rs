@@ -109,7 +109,7 @@ pub(super) fn check(
             continue;
         };
         any_text(name, &text, findings);
-        if tree::is(name, "rs") {
+        if tree::has_extension(name, "rs") {
             rust_file(name, &text, findings);
         }
     }

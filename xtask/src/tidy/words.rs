@@ -81,7 +81,7 @@ const KINDS: &[&str] = &[
 pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let has_prose = |name: &&String| {
         // Measurements must not change, and this file contains the list.
-        KINDS.iter().any(|kind| tree::is(name, kind))
+        KINDS.iter().any(|kind| tree::has_extension(name, kind))
             && !name.starts_with("lab/record/")
             && !name.ends_with("tidy/words.rs")
     };
@@ -90,7 +90,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         for (number, what) in found(&text) {
             findings.wrong(&format!("{name}:{number}"), &what);
         }
-        if tree::is(name, "rs") {
+        if tree::has_extension(name, "rs") {
             for number in openings(&text) {
                 let what = "a comment that opens with `The same`: say what is the same as what";
                 findings.wrong(&format!("{name}:{number}"), what);
