@@ -178,6 +178,19 @@ func TestAnIntervalHasADefault(t *testing.T) {
 	}
 }
 
+func TestALimitAbove32BitsIsNoSmallerLimit(t *testing.T) {
+	query, err := weir.NewQuery(weir.QueryOptions{Budgets: weir.Budgets{Sources: 1<<32 + 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	for range 2 {
+		if _, err := query.Source(weir.SourceOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAQueryThatFollowsHasNoEnd(t *testing.T) {
 	ctx, store := context.Background(), openLocal(t)
 	topic(t, store, "t")

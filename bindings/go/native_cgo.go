@@ -92,6 +92,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -213,6 +214,11 @@ func errorIfFailed(result C.int32_t, callError *C.weir_error) error {
 	return errorOf(result, callError)
 }
 
+// capped converts a limit. A limit that is too large becomes the largest one.
+func capped[T int | uint64](value T) C.uint32_t {
+	return C.uint32_t(min(uint64(value), math.MaxUint32))
+}
+
 func flag(set bool, bit C.uint32_t) C.uint32_t {
 	if set {
 		return bit
@@ -297,7 +303,7 @@ func queryOptions(pin *pinned, o *QueryOptions) C.weir_query_options {
 		mode:             C.uint32_t(o.Mode),
 		level:            C.uint32_t(o.Level),
 		on_bad_item:      C.uint32_t(o.BadItems),
-		pages_ahead:      C.uint32_t(max(o.Budgets.PagesAhead, 0)),
+		pages_ahead:      capped(max(o.Budgets.PagesAhead, 0)),
 		buffer_bytes_max: C.uint64_t(o.Budgets.BufferBytes),
 		sort_bytes_max:   C.uint64_t(o.Budgets.SortBytes),
 		groups_max:       C.uint64_t(o.Budgets.Groups),
@@ -305,7 +311,7 @@ func queryOptions(pin *pinned, o *QueryOptions) C.weir_query_options {
 		page_bytes_max:   C.uint64_t(o.Budgets.PageBytes),
 		item_bytes_max:   C.uint64_t(o.Budgets.ItemBytes),
 		page_bytes_hint:  C.uint64_t(o.Budgets.PageHint),
-		sources_max:      C.uint32_t(o.Budgets.Sources),
+		sources_max:      capped(o.Budgets.Sources),
 		depth_max:        C.uint32_t(o.Budgets.Depth),
 	}
 	if o.Limit != nil {
@@ -489,7 +495,7 @@ func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step
 	var handle *C.weir_page
 	var callError C.weir_error
 	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
-	items, bytes := C.uint32_t(bounds.Items), C.uint64_t(bounds.Bytes)
+	items, bytes := capped(bounds.Items), C.uint64_t(bounds.Bytes)
 	switch result := C.weirgo_next(query, millis(wait), items, bytes, &handle, &info, &callError); {
 	case result < 0:
 		return 0, nil, errorOf(result, &callError)

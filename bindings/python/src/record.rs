@@ -10,6 +10,7 @@ use weir::{Page, RecordKind, StoreError, Value, Work};
 
 use crate::buffer;
 use crate::error::{Failure, Result};
+use crate::result::{Index, out_of_range};
 use crate::value;
 
 /// Characters of a key or value in the `repr` of a record.
@@ -344,11 +345,10 @@ impl RecordPage {
         self.records.len()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<Record> {
-        let len = self.records.len();
-        let at = crate::result::index_of(index, len);
-        at.and_then(|at| self.record(at)).ok_or_else(|| {
-            pyo3::exceptions::PyIndexError::new_err("there is no record at this index")
+    fn __getitem__<'py>(&self, py: Python<'py>, index: Index<'py>) -> PyResult<Bound<'py, PyAny>> {
+        index.select(py, self.records.len(), |at| {
+            let record = self.record(at).ok_or_else(out_of_range)?;
+            Ok(Bound::new(py, record)?.into_any())
         })
     }
 

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice, PyString, PyTuple};
 use weir::query::{ResultPage, SourceId, Tag, Value};
 
 use crate::buffer;
@@ -13,12 +13,47 @@ use crate::error::Failure;
 use crate::value;
 
 /// The position of a Python index; `None` if it is out of range.
-pub(crate) fn index_of(index: isize, len: usize) -> Option<usize> {
+fn index_of(index: isize, len: usize) -> Option<usize> {
     let at = match usize::try_from(index) {
         Ok(at) => at,
         Err(_) => len.checked_sub(index.unsigned_abs())?,
     };
     (at < len).then_some(at)
+}
+
+/// An index of a sequence, or a slice.
+#[derive(FromPyObject)]
+pub(crate) enum Index<'py> {
+    At(isize),
+    Slice(Bound<'py, PySlice>),
+}
+
+impl<'py> Index<'py> {
+    /// The object at the index, or a list of the objects in the slice. `object` returns the object
+    /// at a position.
+    pub(crate) fn select(
+        self,
+        py: Python<'py>,
+        len: usize,
+        object: impl Fn(usize) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let slice = match self {
+            Self::At(index) => return object(index_of(index, len).ok_or_else(out_of_range)?),
+            Self::Slice(slice) => slice.indices(isize::try_from(len)?)?,
+        };
+        let mut selected = Vec::with_capacity(slice.slicelength);
+        let mut at = slice.start;
+        for _ in 0..slice.slicelength {
+            selected.push(object(usize::try_from(at)?)?);
+            at = at.saturating_add(slice.step);
+        }
+        Ok(PyList::new(py, selected)?.into_any())
+    }
+}
+
+/// The error for an index that is out of range.
+pub(crate) fn out_of_range() -> PyErr {
+    PyIndexError::new_err("the index is out of range")
 }
 
 /// Results of a query, in order: a sequence of items, at least one. Immutable. It keeps the memory
@@ -38,11 +73,13 @@ impl Page {
         self.0.items().len()
     }
 
-    fn __getitem__(slf: &Bound<'_, Self>, index: isize) -> PyResult<Item> {
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: Index<'py>) -> PyResult<Bound<'py, PyAny>> {
         let items = slf.get().0.items();
-        index_of(index, items.len())
-            .and_then(|at| Some(Item::new(slf, u32::try_from(at).ok()?, items.get(at)?.len)))
-            .ok_or_else(|| PyIndexError::new_err("there is no item at this index"))
+        index.select(slf.py(), items.len(), |at| {
+            let span = items.get(at).ok_or_else(out_of_range)?;
+            let item = Item::new(slf, u32::try_from(at)?, span.len);
+            Ok(Bound::new(slf.py(), item)?.into_any())
+        })
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -204,7 +241,7 @@ impl Item {
 
     fn span(&self) -> PyResult<&weir::query::Item> {
         let span = self.page().items().get(self.at as usize);
-        span.ok_or_else(|| PyIndexError::new_err("there is no item at this index"))
+        span.ok_or_else(out_of_range)
     }
 
     fn bytes(&self) -> &[u8] {

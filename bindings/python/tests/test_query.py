@@ -107,6 +107,8 @@ def test_values_are_found_in_items() -> None:
     page = query.next()
     assert isinstance(page, weir.Page)
     item = page[0]
+    assert [bytes(one) for one in page[:1]] == [bytes(item)] == [bytes(page[:: 1 << 62][0])]
+    assert list(page[1:]) == []
     assert (item.source, item.index, item.page_number, item.constructed) == (0, 0, 0, False)
     inner = item.get("$.a")
     assert isinstance(inner, weir.Item) and inner.get("$.b[1]") == 2

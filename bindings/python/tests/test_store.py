@@ -106,6 +106,8 @@ def test_pages_hold_all_records_in_order(topic: weir.Topic) -> None:
     assert len(page) == len(list(page)) and len(memoryview(page)) > 1000
     with pytest.raises(IndexError):
         page[len(page)]
+    assert [record.offset for record in page[1:4]] == [3, 4, 5]
+    assert [record.offset for record in page[2::-2]] == [4, 2] and list(page[3:3]) == []
     with pytest.raises(weir.StoreError, match="BAD_OPTION"):
         topic.pages(after=1, last=1)
     with pytest.raises(weir.StoreError, match="BAD_OPTION"):

@@ -100,8 +100,8 @@ public final class Query implements AutoCloseable {
         into.set(JAVA_LONG, 176, Weir.nonNegative("pageBytes", budgets.pageBytes));
         into.set(JAVA_LONG, 184, Weir.nonNegative("itemBytes", budgets.itemBytes));
         into.set(JAVA_LONG, 192, Weir.nonNegative("pageHint", budgets.pageHint));
-        into.set(JAVA_INT, 200, Math.toIntExact(Weir.nonNegative("sources", budgets.sources)));
-        into.set(JAVA_INT, 204, Math.toIntExact(Weir.nonNegative("depth", budgets.depth)));
+        into.set(JAVA_INT, 200, (int) Math.min(Weir.nonNegative("sources", budgets.sources), Integer.MAX_VALUE));
+        into.set(JAVA_INT, 204, (int) Weir.nonNegative("depth", budgets.depth));
         return into;
     }
 

@@ -124,6 +124,14 @@ class CallsTest {
     }
 
     @Test
+    void aLimitAbove32BitsIsValid() {
+        QueryOptions options = new QueryOptions().budgets(new Budgets().sources(Long.MAX_VALUE));
+        try (Query query = new Query(options)) {
+            assertEquals(0, query.source(new SourceOptions()).number());
+        }
+    }
+
+    @Test
     void aValueIsNotNull() {
         assertThrows(NullPointerException.class, () -> Intention.put(bytes("k"), null));
     }
