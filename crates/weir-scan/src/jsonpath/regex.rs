@@ -100,6 +100,19 @@ enum Node {
     Repeat(Box<Self>, u32, Option<u32>),
 }
 
+impl Node {
+    /// Whether the program of the node is empty, so that it matches the empty text.
+    fn has_no_steps(&self) -> bool {
+        match self {
+            Self::All(parts) => parts.is_empty(),
+            Self::Repeat(part, least, most) => {
+                *most == Some(0) || (*most == Some(*least) && part.has_no_steps())
+            }
+            Self::One(_) | Self::Start | Self::End | Self::Any(_) => false,
+        }
+    }
+}
+
 impl Regex {
     /// Parses an expression. `None` if the text is not an expression of RFC 9485, or is too large.
     pub(super) fn parse(text: &str) -> Option<Self> {
@@ -423,7 +436,7 @@ fn repeat(part: &Node, least: u32, most: Option<u32>, program: &mut Vec<Step>) -
 
 #[cfg(test)]
 mod tests {
-    use super::{Regex, WorkMeter};
+    use super::{Node, Parser, Regex, WorkMeter};
     use std::ops::ControlFlow;
 
     fn check(pattern: &str, whole: &[&str], part: &[&str], neither: &[&str]) {
@@ -527,6 +540,18 @@ mod tests {
         }
         let deep = "(".repeat(100) + &")".repeat(100);
         assert!(Regex::parse(&deep).is_none());
+    }
+
+    /// Otherwise a repetition of many pieces without steps would take long for few steps.
+    #[test]
+    fn pieces_without_steps_are_omitted() {
+        let node = Parser::new("(()(a{0})((){7})(b)){3}").all();
+        let Some(Node::Repeat(part, 3, Some(3))) = node else {
+            return assert_eq!(format!("{node:?}"), "a repetition");
+        };
+        assert!(matches!(*part, Node::One(_)), "{part:?}");
+        check("(()(a{0})((){7})(b)){3}", &["bbb"], &["bbbb"], &["bb"]);
+        check("(a{0})*b(){2,}c|(){0,9}", &["bc", ""], &["b"], &[]);
     }
 
     #[test]

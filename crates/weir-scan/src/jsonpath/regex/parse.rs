@@ -97,6 +97,8 @@ impl Parser {
         Some(Node::Any(branches))
     }
 
+    /// Parses a sequence. Omits pieces without steps, because they would cost time, but no step, in
+    /// each repetition of the sequence.
     fn branch(&mut self) -> Option<Node> {
         let mut pieces = Vec::new();
         while let Some(c) = self.peek()
@@ -104,7 +106,13 @@ impl Parser {
             && c != ')'
         {
             let atom = self.atom()?;
-            pieces.push(self.quantified(atom)?);
+            let piece = self.quantified(atom)?;
+            if !piece.has_no_steps() {
+                pieces.push(piece);
+            }
+        }
+        if pieces.len() == 1 {
+            return pieces.pop();
         }
         Some(Node::All(pieces))
     }
