@@ -70,7 +70,7 @@ impl<'a> Number<'a> {
         let lead = if first < point {
             signed(point - first)
         } else {
-            -signed(first - point - 1)
+            -signed(first.saturating_sub(point + 1))
         };
         Self {
             negative: sign,
