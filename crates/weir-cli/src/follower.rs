@@ -200,13 +200,13 @@ mod tests {
             assert!(!skips(other), "{other}");
         }
         let follower = format!("pid=7\nprogram={FOLLOWER}\nstarted=1\n");
-        for (text, looks) in [
+        for (text, checks) in [
             (follower.as_str(), WRITING_CHECKS_MAX),
             ("", EMPTY_CHECKS_MAX),
         ] {
             for round in 0..2 {
-                for look in 0..looks {
-                    assert!(skips(text), "{text} {round} {look}");
+                for check in 0..checks {
+                    assert!(skips(text), "{text} {round} {check}");
                 }
                 assert!(!skips(text), "{text} {round}");
             }
@@ -231,13 +231,16 @@ mod tests {
         weir.close().unwrap();
         open().close().unwrap();
         line.write();
-        assert_eq!(text(), "", "another had it");
+        assert_eq!(text(), "", "another process has opened the store");
         let weir = open();
         let line = watch.read(&weir).unwrap();
         weir.close().unwrap();
         let weir = open();
         line.write();
-        assert!(text().starts_with("pid="), "another has it");
+        assert!(
+            text().starts_with("pid="),
+            "another process has the store open"
+        );
         weir.close().unwrap();
     }
 }

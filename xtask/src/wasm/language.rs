@@ -30,7 +30,7 @@ pub(super) struct Language {
     /// Folder of the sources, relative to the root.
     folder: &'static str,
     /// Extension of source files.
-    ending: &'static str,
+    extension: &'static str,
     /// Source files that are not programs.
     others: &'static [&'static str],
     /// Gets the compiler. The error is the reason why it is unavailable.
@@ -39,7 +39,7 @@ pub(super) struct Language {
     /// for that.
     pub(super) lint: Option<Step>,
     /// Builds the program with that name. Returns the module.
-    one: fn(&Compilers, &str) -> Result<PathBuf, String>,
+    build_program: fn(&Compilers, &str) -> Result<PathBuf, String>,
 }
 
 /// All languages.
@@ -49,45 +49,45 @@ pub(super) const LANGUAGES: &[Language] = &[
         option: "rust",
         suffix: "",
         folder: "programs/reference/examples",
-        ending: "rs",
+        extension: "rs",
         others: &[],
         get: |_| get_rust(),
         lint: Some(lint_rust),
-        one: rust,
+        build_program: rust,
     },
     Language {
         name: "C",
         option: "c",
         suffix: "-c",
         folder: "programs/c",
-        ending: "c",
+        extension: "c",
         others: &[],
         get: Compilers::get_zig,
         // The build treats warnings as errors.
         lint: None,
-        one: c,
+        build_program: c,
     },
     Language {
         name: "Zig",
         option: "zig",
         suffix: "-zig",
         folder: "programs/zig",
-        ending: "zig",
+        extension: "zig",
         others: &["build", "weir_guest"],
         get: Compilers::get_zig,
         lint: Some(lint_zig),
-        one: zig,
+        build_program: zig,
     },
     Language {
         name: "AssemblyScript",
         option: "assemblyscript",
         suffix: "-as",
         folder: "programs/assemblyscript/assembly",
-        ending: "ts",
+        extension: "ts",
         others: &["index"],
         get: Compilers::get_assemblyscript,
         lint: None,
-        one: assemblyscript,
+        build_program: assemblyscript,
     },
 ];
 
@@ -101,7 +101,7 @@ impl Language {
         std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
         let mut built = Vec::new();
         for name in self.programs()? {
-            let module = (self.one)(compilers, &name);
+            let module = (self.build_program)(compilers, &name);
             built.push((name, module));
         }
         Ok(built)
@@ -111,9 +111,9 @@ impl Language {
         let sources = tree::files()?.into_iter();
         let names = sources.filter_map(|path| {
             let name = path.strip_prefix(self.folder)?.strip_prefix('/')?;
-            let (name, ending) = name.rsplit_once('.')?;
+            let (name, extension) = name.rsplit_once('.')?;
             let program =
-                ending == self.ending && !self.others.contains(&name) && !name.contains('/');
+                extension == self.extension && !self.others.contains(&name) && !name.contains('/');
             program.then(|| name.to_owned())
         });
         Ok(names.collect())

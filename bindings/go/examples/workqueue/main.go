@@ -3,7 +3,7 @@
 //
 //	workqueue DIRECTORY
 //
-// writes ten jobs, runs three workers, and prints what became of each job.
+// writes ten jobs, runs three workers, and prints the result of each job.
 package main
 
 import (

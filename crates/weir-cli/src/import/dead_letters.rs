@@ -88,7 +88,7 @@ impl DeadLetterFile {
             json_bytes("item", item),
         );
         self.unsynced = true;
-        // In one write, and before a later item is sent.
+        // One call writes the whole letter, before a later item is sent.
         self.file.write_all(letter.as_bytes())
     }
 

@@ -21,8 +21,8 @@ impl BackgroundWriter {
         Self::start_with(server, 1000)
     }
 
-    /// Like `start`, with values of `bytes` bytes. A write of more than 16 KiB needs a share of a
-    /// budget, which other clients may use at the moment; it is retried.
+    /// Like `start`, with values of `bytes` bytes. A write of more than 16 KiB is retried while other
+    /// clients use the whole memory budget.
     pub(crate) fn start_with(server: &LimitedServer, bytes: usize) -> Self {
         let mut stream = server.connect();
         write(&mut stream, bytes);
