@@ -160,7 +160,7 @@ pub(crate) struct Work {
     /// Number of tasks in the channel of the commit thread.
     pub(crate) tasks: usize,
     pub(crate) shut: Option<ShutReason>,
-    /// Time for which batches of the slow lane that a log provider has completed were applied.
+    /// Time of the applies of the batches of the slow lane that a log provider has completed.
     pub(crate) slow_time: Duration,
 }
 

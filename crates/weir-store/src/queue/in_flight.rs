@@ -11,7 +11,7 @@ const SLOW_MAX: usize = 4;
 pub(super) struct InFlight {
     /// Number of batches without a result.
     pub(super) batches: usize,
-    /// Number of those that are of the slow lane.
+    /// Number of these batches that are of the slow lane.
     slow: usize,
     /// Time that the applies of batches of the slow lane took, which the commit thread does not
     /// know yet.
@@ -34,8 +34,8 @@ impl InFlight {
         }
     }
 
-    /// Whether the provider may get more batches of the slow lane. The commit thread first decides
-    /// when the next ones are due.
+    /// Whether the provider may get more batches of the slow lane. `false` until the commit thread has
+    /// taken the time of the last applies, which decides when the next batches are due.
     pub(super) fn may_take_slow(&self) -> bool {
         self.slow < SLOW_MAX && !self.has_slow_time()
     }
