@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_words_are_fine() {
+    fn parts_of_words_do_not_count() {
         assert!(found("whoevers\n").is_empty());
     }
 }

@@ -1284,7 +1284,7 @@ fn results_that_a_consumer_did_not_read_are_returned_again() {
 
 /// Without a result, nothing is written to the consumer.
 #[test]
-fn a_consumer_that_ends_ends_a_query_that_waits_for_records() {
+fn a_query_that_waits_for_records_ends_with_its_consumer() {
     let place = Place::new();
     place
         .words(&["put", "o", "{\"n\":1}", "-q", "--at", "data"])
