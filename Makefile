@@ -38,7 +38,7 @@ outbox: ## push 10,000 changes of Jira issues while connections are reset (minut
 
 soak: ## run 10,000 simulated histories of clusters (80 minutes on a core); SEEDS=FIRST..END for others
 	@cargo test --locked --workspace --exclude fuzz --test sim_suite --no-run
-	@# A process for each 250, because a history leaves some megabytes allocated.
+	@# One process for 250 histories, because each history leaves some megabytes allocated.
 	@for seeds in $(or $(SEEDS),$$(seq 0 250 9750 | while read first; do echo $$first..$$((first + 250)); done)); do \
 	echo "seeds $$seeds"; \
 	WEIR_SIM_SEEDS=$$seeds cargo test --quiet --locked --workspace --exclude fuzz --test sim_suite -- no_history --nocapture || exit; \
