@@ -541,15 +541,19 @@ pull followed a push, which can have changed the outbox."
   (setf (weir-jira--site-pull site) nil
         (weir-jira--site-stored site) nil
         (weir-jira--site-last-attempt site) (float-time))
-  (if (eq status 'failed)
-      (progn
-        (setf (weir-jira--site-failure site) value)
-        (weir-jira--log site (weir--error-text value))
-        (when (and (eq (car value) 'weir-unconfirmed) verbose)
-          (weir-jira--confirm-removal site value))
-        (when (eq (car value) 'weir-auth)
-          (weir-jira--forget-secret (weir-jira--about site :site-url)))
-        (message "Jira: %s" (weir--error-text value)))
+  (cond
+   ;; The site was closed meanwhile.
+   ((null (weir-jira--site-handle site))
+    (setf (weir-jira--site-push-wanted site) nil))
+   ((eq status 'failed)
+    (setf (weir-jira--site-failure site) value)
+    (weir-jira--log site (weir--error-text value))
+    (when (and (eq (car value) 'weir-unconfirmed) verbose)
+      (weir-jira--confirm-removal site value))
+    (when (eq (car value) 'weir-auth)
+      (weir-jira--forget-secret (weir-jira--about site :site-url)))
+    (message "Jira: %s" (weir--error-text value)))
+   (t
     (setf (weir-jira--site-failure site) nil
           (weir-jira--site-last-pull site) (float-time))
     (let ((changed (plist-get value :changed))
@@ -558,7 +562,7 @@ pull followed a push, which can have changed the outbox."
       (when (or verbose (> (+ changed gone) 0))
         (message "Jira: %d issues changed, %d gone" changed gone))
       (when (or pushed (> (+ changed gone) 0))
-        (weir-jira--refresh site))))
+        (weir-jira--refresh site)))))
   (weir-jira--update-headers site)
   (when (weir-jira--site-push-wanted site)
     (weir-jira--push site)))

@@ -1174,6 +1174,15 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
         (should (weir-jira-tests-sync opened))
         (should (string-match-p "synced before this Emacs.*refused" (weir-jira--state)))))))
 
+(ert-deftest weir-jira-tests-a-pull-ends-after-its-site-was-closed ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let ((site (weir-jira-tests-pulled url)))
+      (setf (weir-jira--site-push-wanted site) t)
+      (weir-jira-close)
+      (weir-jira--pulled site 'failed '(weir-auth "refused" :code "") nil)
+      (should-not (weir-jira--site-push-wanted site))
+      (should-not (weir-jira--site-pull site)))))
+
 (ert-deftest weir-jira-tests-a-limit-of-the-site-has-its-time ()
   (weir-jira-tests-with url '("--issues" "5")
     (let ((site (weir-jira-tests-pulled url)))

@@ -14,6 +14,7 @@
 
 (declare-function weir--debug-counts "ext:weir-module")
 (declare-function weir--debug-panic "ext:weir-module")
+(declare-function weir--debug-panic-task "ext:weir-module")
 (declare-function weir--module-version "ext:weir-module")
 
 (when (getenv "WEIR_MODULE")
@@ -137,7 +138,13 @@
 (ert-deftest weir-tests-a-panic-is-a-signal ()
   (weir--ensure)
   (should-error (weir--debug-panic))
-  (should (weir--module-version)))
+  (should (weir--module-version))
+  ;; A task ends with a failure, and later tasks run.
+  (let ((error (should-error (weir-await (weir--expect (weir--debug-panic-task) nil))
+                             :type 'weir-panic)))
+    (should (string-search "asked for" (cadr error))))
+  (weir-tests-with store
+    (should-not (weir-query store "*" :where "$.n > 1"))))
 
 (ert-deftest weir-tests-follow ()
   (weir-tests-with store

@@ -344,6 +344,13 @@ fn debug_panic() -> Result<()> {
     std::panic::panic_any("asked for")
 }
 
+/// Starts a task that panics, to test that its failure is reported. Returns its number.
+#[defun(name = "-debug-panic-task")]
+fn debug_panic_task(env: &Env) -> Result<u64> {
+    let started = work::task("weir-debug", |_| std::panic::panic_any("asked for"));
+    or_signal(env, started)
+}
+
 /// Runs for SECONDS unless the user quits; tests that a long call checks for C-g.
 #[defun(name = "-debug-spin")]
 fn debug_spin(env: &Env, seconds: u64) -> Result<()> {

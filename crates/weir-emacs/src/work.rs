@@ -193,8 +193,11 @@ fn unregister(id: u64) {
 /// Runs `body`, and converts a panic to a failure.
 fn guarded(body: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Failure> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    caught.unwrap_or_else(|_| {
-        let text = "a task of the module panicked; please report it";
+    caught.unwrap_or_else(|panic| {
+        let why = panic.downcast_ref::<&str>().copied();
+        let why = why.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let why = why.unwrap_or("it has no message");
+        let text = format!("a task of the module panicked; please report it: {why}");
         Err(Failure::new("weir-panic", text))
     })
 }
