@@ -30,8 +30,6 @@ const TOPIC: &str = "outbox";
 const COUNTER: &str = "counter";
 /// Limit on the retries of a write whose record another process has changed.
 const RACES_MAX: usize = 100;
-/// Limit on the operations in an outbox.
-pub const OPS_MAX: usize = 100_000;
 /// Fields that a clone copies.
 const CLONED: &[&str] = &[
     "issuetype",
