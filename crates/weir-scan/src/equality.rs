@@ -4,8 +4,9 @@
 //! members does not matter. If a name is repeated, only its first member counts.
 //!
 //! Invariants: recursion is bounded by the limit of nesting. A comparison takes n log n steps in the
-//! size of the values, for each level of nesting, and reports each part before it reads the part. A
-//! fingerprint takes n log n steps in all. A value that is not JSON equals no value, not even itself.
+//! size of the values, for each level of nesting, and reports the steps before it takes them. A
+//! fingerprint takes n log n steps in all. A value that is not JSON equals no value, not even
+//! itself.
 
 use crate::children::{Children, tag_of};
 use crate::error::{ScanError, ScanErrorKind};

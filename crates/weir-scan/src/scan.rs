@@ -71,8 +71,9 @@ pub fn scan_parts(
     run(page, plan, &mut all, None, |job| job.all(frames))
 }
 
-/// Number of bytes after a line that are read with it: a block less one byte, so that a kernel reads
-/// the line in whole blocks. The bytes after a frame are not read, because they may be no text.
+/// Number of bytes after a line that are read with it: a block less one byte, so that a kernel
+/// reads the line in whole blocks. The bytes after a frame are not read, because they may be no
+/// text.
 const READ_AFTER: usize = 63;
 
 pub(crate) fn at_item((kind, offset): Fault, item: usize) -> ScanError {
