@@ -152,7 +152,11 @@ func Connect(ctx context.Context, address string, options *ConnectOptions) (*Sto
 	}()
 	select {
 	case result := <-done:
-		return result()
+		store, err := result()
+		if err != nil && hasEnded(ctx) {
+			return nil, ended(ctx)
+		}
+		return store, err
 	case <-ctx.Done():
 		go func() {
 			if store, err := (<-done)(); err == nil {

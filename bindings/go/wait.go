@@ -115,17 +115,22 @@ func withContextError(ctx context.Context, err error) error {
 	if code != ErrCancelled && code != ErrDeadline && code != ErrIndeterminate {
 		return err
 	}
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		// The timer of the context may be late.
-		<-ctx.Done()
-	}
-	if ctx.Err() == nil {
+	if !hasEnded(ctx) {
 		return err
 	}
 	if code == ErrIndeterminate {
 		return indeterminate(ctx)
 	}
 	return ended(ctx)
+}
+
+// hasEnded reports whether a context has ended.
+func hasEnded(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		// The timer of the context may be late.
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // indeterminate is the error of a write that was sent before its context ended.

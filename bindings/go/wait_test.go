@@ -221,6 +221,20 @@ func TestADeadlineReachesEveryCallThatWaitsForAServer(t *testing.T) {
 	checkUsable(t, store)
 }
 
+func TestADeadlineReachesConnect(t *testing.T) {
+	relay := newRelay(t)
+	relay.hold()
+	defer relay.resume()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		_, err := weir.Connect(ctx, relay.address, nil)
+		cancel()
+		if !errors.Is(err, weir.ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestACancelReachesEveryCallThatWaitsForAServer(t *testing.T) {
 	store, relay := stalledStore(t)
 	calls := waitingCalls(t, store)

@@ -5,7 +5,9 @@ const path = require('node:path')
 
 function load() {
   const name = `weir.${process.platform}-${process.arch}.node`
-  const file = process.env.WEIR_NATIVE_PATH || path.join(__dirname, '..', 'native', name)
+  const { WEIR_NATIVE_PATH } = process.env
+  // `require` would look for a relative path in this folder.
+  const file = WEIR_NATIVE_PATH ? path.resolve(WEIR_NATIVE_PATH) : path.join(__dirname, '..', 'native', name)
   try {
     return require(file)
   } catch (cause) {

@@ -37,6 +37,14 @@ for (const name of readdirSync(join(SOURCE, 'examples')).sort()) {
   })
 }
 
+test('WEIR_NATIVE_PATH is relative to the working directory', () => {
+  const cwd = join(HERE, 'node_modules', 'weir', 'native')
+  const [name] = readdirSync(cwd)
+  const program = `require(${JSON.stringify(require.resolve('weir'))})`
+  const env = { ...process.env, WEIR_NATIVE_PATH: `./${name}` }
+  execFileSync(process.execPath, ['-e', program], { cwd, env, stdio: 'pipe' })
+})
+
 test('both kinds of modules have the same names', async () => {
   const module = await import('weir')
   const names = Object.keys(module).filter((name) => name !== 'default' && name !== 'module.exports')
