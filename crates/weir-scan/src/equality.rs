@@ -33,10 +33,11 @@ const STEPS_PER_NAME: usize = 8;
 
 /// Whether two JSON values are equal. Surrounding white space is ignored.
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
-    equal_within(a, b, &mut |_| ControlFlow::Continue(()))
+    let is_json = |value: &[u8]| check(value).is_ok();
+    is_json(a) && is_json(b) && equal_within(a, b, &mut |_| ControlFlow::Continue(()))
 }
 
-/// As [`equal`]. Spends a step for each byte, once for each nesting level around it, and more steps
+/// As [`equal`], for values that a scan has found. Spends a step for each byte, once for each nesting level around it, and more steps
 /// for sorting the members of objects.
 pub(crate) fn equal_within(a: &[u8], b: &[u8], spend: &mut Spend<'_>) -> bool {
     let long = |value: &[u8]| value.len() as u64 > PAGE_BYTES_LIMIT;
@@ -141,6 +142,16 @@ fn walk_over<'a>(bytes: &'a [u8], no_paths: &'a PathSet) -> Walk<'a> {
 /// # Errors
 /// The value is not one JSON value, or exceeds the default limit of nesting.
 pub fn fingerprint(value: &[u8], hash: fn(&[u8]) -> u128) -> Result<u128, ScanError> {
+    let start = check(value)?;
+    match digest(value, start, hash, Limits::default().depth_max) {
+        Ok((print, _)) => Ok(print),
+        Err(fault) => Err(at_item(fault, 0)),
+    }
+}
+
+/// Checks that the bytes are one JSON value, with or without surrounding white space. Returns the
+/// start of the value.
+fn check(value: &[u8]) -> Result<usize, ScanError> {
     if value.len() as u64 > PAGE_BYTES_LIMIT {
         return Err(too_large(0, 0));
     }
@@ -153,10 +164,7 @@ pub fn fingerprint(value: &[u8], hash: fn(&[u8]) -> u128) -> Result<u128, ScanEr
         let fault = (ScanErrorKind::TrailingData, rest);
         return Err(at_item(fault, 0));
     }
-    match digest(value, start, hash, depth) {
-        Ok((print, _)) => Ok(print),
-        Err(fault) => Err(at_item(fault, 0)),
-    }
+    Ok(start)
 }
 
 /// The fingerprint of the value that begins at `at`, and the end of the value. `depth` levels may be
@@ -389,8 +397,9 @@ mod tests {
         for broken in ["", "[1", "[1,]", "{\"a\"}", "tru", "1 2"] {
             assert!(fingerprint(broken.as_bytes(), hash).is_err(), "{broken}");
         }
-        assert!(!equal(b"[1,]", b"[1,]"));
-        assert!(!equal(b"", b""));
+        for broken in ["", "[1,]", "tru", "[1] 2", "1x", "\"a"] {
+            assert!(!equal(broken.as_bytes(), broken.as_bytes()), "{broken}");
+        }
         let deep = "[".repeat(2000) + &"]".repeat(2000);
         assert!(!equal(deep.as_bytes(), deep.as_bytes()));
     }
