@@ -37,8 +37,8 @@ pub fn equal(a: &[u8], b: &[u8]) -> bool {
     is_json(a) && is_json(b) && equal_within(a, b, &mut |_| ControlFlow::Continue(()))
 }
 
-/// As [`equal`], for values that a scan has found. Spends a step for each byte, once for each nesting level around it, and more steps
-/// for sorting the members of objects.
+/// As [`equal`], for values that a scan has found. Spends a step for each byte, once for each nesting
+/// level around it, and more steps for sorting the members of objects.
 pub(crate) fn equal_within(a: &[u8], b: &[u8], spend: &mut Spend<'_>) -> bool {
     let long = |value: &[u8]| value.len() as u64 > PAGE_BYTES_LIMIT;
     if long(a) || long(b) {
