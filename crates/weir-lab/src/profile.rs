@@ -3,12 +3,13 @@
 //!
 //! `perf` starts the contender, so it also samples the servers that the contender starts; each
 //! process has its own root. The clock is a software event, because virtual machines have no
-//! hardware counters. If `perf` is missing or not permitted, the command reports this and does
-//! nothing.
+//! hardware counters. If `perf` is missing or not permitted, processes are sampled from inside
+//! (`inside.rs`), which does not show the kernel.
 //!
 //! Invariant: figures of profiled runs are never in a result set.
 
 mod flame;
+mod inside;
 mod stacks;
 
 use std::fmt::Write as _;
@@ -19,6 +20,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::inside::Sampler;
 use self::stacks::Stacks;
 use crate::child::Child;
 use crate::error::{LabError, Result};
@@ -51,6 +53,41 @@ pub struct Wanted {
     pub into: Option<PathBuf>,
 }
 
+/// How contenders are sampled.
+enum Way {
+    /// By `perf`.
+    Perf,
+    /// By a preloaded library, and why not by `perf`.
+    Inside(Sampler, LabError),
+}
+
+impl Way {
+    /// `perf` if it can be used here.
+    fn choose(scratch: &Path) -> Result<Way> {
+        let Err(why) = usable(scratch) else {
+            return Ok(Way::Perf);
+        };
+        match Sampler::build(scratch) {
+            Ok(sampler) => Ok(Way::Inside(sampler, why)),
+            Err(error) => {
+                let what = format!("{why}. {error}. Nothing was profiled");
+                Err(LabError::Usage { what })
+            }
+        }
+    }
+
+    /// Words for the head of the profile.
+    fn words(&self, rate: u32) -> String {
+        match self {
+            Way::Perf => format!("{rate} samples a second (`perf`, cpu-clock)"),
+            Way::Inside(..) => {
+                "about 250 samples for each second of CPU time (SIGPROF, without the kernel)"
+                    .to_owned()
+            }
+        }
+    }
+}
+
 /// Profiles the cells of `experiment` one after another: folded stacks, a flame
 /// graph for each, and a table of shares.
 pub fn run(
@@ -66,7 +103,7 @@ pub fn run(
     }
     let name = format!("{}-profile-{}", utc_now(), experiment.header.name);
     let session = Session::new(experiment, options, places, Arc::default())?;
-    usable(&session.places.scratch)?;
+    let way = Way::choose(&session.places.scratch)?;
     let dir = match &wanted.into {
         Some(set) => set.join("profiles"),
         None => places.results.join(name),
@@ -76,14 +113,20 @@ pub fn run(
         // Progress output is optional, so errors are ignored.
         let _ = writeln!(out, "{line}");
     };
+    if let Way::Inside(_, why) = &way {
+        print(&format!(
+            "{why}. Processes are sampled from inside instead."
+        ));
+    }
     for absent in &session.matrix.absent {
         print(&absent.line());
     }
     let mut text = format!(
-        "# Profile of {}\n\nA line for each process and class of work, from {} samples a second (`perf`, cpu-clock). A \
+        "# Profile of {}\n\nA line for each process and class of work, from {}. A \
          sample has the class of its innermost frame with a class. Profiled runs are slower than others, so their \
          times are not stored.\n",
-        session.experiment.header.name, wanted.rate
+        session.experiment.header.name,
+        way.words(wanted.rate)
     );
     let mut any = false;
     for cell in &session.matrix.cells {
@@ -95,7 +138,7 @@ pub fn run(
         any = true;
         let contender = session.matrix.contender(cell).name.clone();
         print(&format!("profiling {contender} with {workload}"));
-        let stacks = sampled(&session, cell, wanted, &dir)?;
+        let stacks = sampled(&session, cell, wanted, &way, &dir)?;
         let stem = dir.join(format!("{contender}-{workload}"));
         write(&stem.with_extension("folded"), &stacks.folded())?;
         let title = format!("{contender}, {workload}: {} samples", stacks.total());
@@ -126,11 +169,13 @@ fn usable(scratch: &Path) -> Result<()> {
             let why = said.lines().find(|line| !line.trim().is_empty());
             let why = why.unwrap_or("no reason given").trim().to_owned();
             format!(
-                "`perf` is not permitted here: {why} (kernel.perf_event_paranoid is {}). `sysctl kernel.perf_event_paranoid=1` permits it, or the capability PERFMON in a container; nothing was profiled",
+                "`perf` is not permitted here: {why} (kernel.perf_event_paranoid is {}). `sysctl kernel.perf_event_paranoid=1` permits it, or the capability PERFMON in a container",
                 paranoid.trim()
             )
         }
-        Err(error) => format!("there is no `perf` on this machine ({error}). Install it (Debian: linux-perf); nothing was profiled"),
+        Err(error) => {
+            format!("there is no `perf` on this machine ({error}). Install it (Debian: linux-perf)")
+        }
     };
     Err(LabError::Usage { what })
 }
@@ -161,11 +206,28 @@ fn words(data: &Path, rate: u32) -> Vec<String> {
 }
 
 /// Runs a cell for the configured time and reads its samples.
-fn sampled(session: &Session, cell: &Cell, wanted: &Wanted, dir: &Path) -> Result<Stacks> {
+fn sampled(
+    session: &Session,
+    cell: &Cell,
+    wanted: &Wanted,
+    way: &Way,
+    dir: &Path,
+) -> Result<Stacks> {
     let contender = session.matrix.contender(cell);
     let data: PathBuf = dir.join("perf.data");
-    let mut all = words(&data, wanted.rate);
-    all.extend(session.words(contender));
+    let samples = session.places.scratch.join("samples");
+    let all: Vec<String> = match way {
+        Way::Perf => {
+            let own = session.words(contender);
+            words(&data, wanted.rate).into_iter().chain(own).collect()
+        }
+        Way::Inside(sampler, _) => {
+            // Samples of a run that was killed can be left.
+            let _ = fs::remove_dir_all(&samples);
+            fs::create_dir_all(&samples).map_err(LabError::io(&samples))?;
+            sampler.words(&samples, session.words(contender))
+        }
+    };
     let mut rng = SplitMix64::derive(session.experiment.header.seed, "profile");
     let mut child = Child::start(&contender.name, &all, session.launch(&mut rng))?;
     child.load(0, session.fields(cell, 0))?;
@@ -175,20 +237,28 @@ fn sampled(session: &Session, cell: &Cell, wanted: &Wanted, dir: &Path) -> Resul
     }
     // `perf` writes the remaining samples after its child has ended.
     drop(child);
-    let mut script = Command::new("perf");
-    script
-        .args(["script", "-F", "comm,ip,sym", "-i"])
-        .arg(&data);
-    let done = script.stdin(Stdio::null()).output();
-    let done = done.map_err(LabError::io("perf script"))?;
-    let _ = fs::remove_file(&data);
-    let stacks = Stacks::read(&String::from_utf8_lossy(&done.stdout));
+    let (stacks, message) = match way {
+        Way::Perf => scripted(&data)?,
+        Way::Inside(..) => (inside::read(&samples)?, String::new()),
+    };
+    let _ = fs::remove_dir_all(&samples);
     if stacks.total() == 0 {
-        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        let what = format!("`perf` recorded no samples: {said}");
-        return Err(LabError::contender(&contender.name, what));
+        let what = format!("no samples were recorded. {message}");
+        return Err(LabError::contender(&contender.name, what.trim_end()));
     }
     Ok(stacks)
+}
+
+/// The samples that `perf` recorded in `data`, and what it printed besides them.
+fn scripted(data: &Path) -> Result<(Stacks, String)> {
+    let mut script = Command::new("perf");
+    script.args(["script", "-F", "comm,ip,sym", "-i"]).arg(data);
+    let done = script.stdin(Stdio::null()).output();
+    let done = done.map_err(LabError::io("perf script"))?;
+    let _ = fs::remove_file(data);
+    let stacks = Stacks::read(&String::from_utf8_lossy(&done.stdout));
+    let message = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    Ok((stacks, message))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

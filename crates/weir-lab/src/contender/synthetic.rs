@@ -180,8 +180,10 @@ impl Contender for Spin {
 #[derive(Debug, Default)]
 pub struct KnownShares;
 
-/// Steps of a percent of an iteration.
-const PERCENT_STEPS: u64 = 20_000;
+/// Steps of a percent of a round, and rounds of an iteration. A round takes less than the time between
+/// two samples.
+const PERCENT_STEPS: u64 = 1_000;
+const ROUNDS: u64 = 20;
 
 /// Dependent steps of integer arithmetic. Without a call, so that the time is that of the caller.
 #[inline(always)]
@@ -225,7 +227,7 @@ impl Contender for KnownShares {
     fn run(&mut self, _input: usize, iterations: u64) -> Result<Timed, ContenderError> {
         let watch = Stopwatch::start();
         let mut touch = 0u64;
-        for _ in 0..iterations {
+        for _ in 0..iterations * ROUNDS {
             touch = touch
                 .wrapping_add(use_thirty_percent())
                 .wrapping_add(use_seventy_percent());

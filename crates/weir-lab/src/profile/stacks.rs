@@ -9,7 +9,7 @@ const KERNEL: &str = "other kernel";
 /// Class of all other samples without a classified frame.
 const OTHER: &str = "other functions";
 /// The text that `perf` prints instead of an unknown name.
-const NAMELESS: &str = "[unknown]";
+pub(super) const NAMELESS: &str = "[unknown]";
 /// Maximum number of frames; a longer stack is cut at its root.
 const FRAMES_MAX: usize = 256;
 
@@ -108,6 +108,12 @@ impl Stacks {
             *stacks.0.entry(stack).or_default() += 1;
         }
         stacks
+    }
+
+    /// Adds a sample, outermost frame first; the first is the process.
+    pub(super) fn add(&mut self, stack: Vec<String>) {
+        let stack = stack.iter().map(|name| plain(name)).collect();
+        *self.0.entry(stack).or_default() += 1;
     }
 
     /// Number of samples.

@@ -314,37 +314,50 @@ fn a_disturbed_machine_decides_nothing_and_exits_with_4() {
     assert!(!section(&report, "Figures").contains("| spin "), "{report}");
 }
 
-/// The share of the samples in `folded` with a frame that contains `name`.
-fn share_of(folded: &str, name: &str) -> f64 {
-    let (mut all, mut found) = (0, 0);
-    for line in folded.lines() {
-        let (stack, count) = line.rsplit_once(' ').unwrap();
-        let count: u32 = count.parse().unwrap();
-        all += count;
-        if stack.contains(name) {
-            found += count;
-        }
-    }
-    f64::from(found) / f64::from(all)
+/// The number of samples in `folded` with a frame that contains `name`.
+fn samples_with(folded: &str, name: &str) -> u32 {
+    let stacks = folded.lines().map(|line| line.rsplit_once(' ').unwrap());
+    let found = stacks.filter(|(stack, _)| stack.contains(name));
+    found.map(|(_, count)| count.parse::<u32>().unwrap()).sum()
+}
+
+/// Checks that the profile in `dir` shows two functions with 30 % and 70 % of the time.
+fn assert_known_shares(dir: &Path, out: &Output) {
+    let (report, message) = (text(&out.stdout), text(&out.stderr));
+    assert_eq!(out.status.code(), Some(0), "{message}");
+    let folded = result_set(dir).join("shares-w.folded");
+    let folded = fs::read_to_string(folded).unwrap();
+    let count = |name: &str| f64::from(samples_with(&folded, name));
+    let (thirty, seventy) = (count("use_thirty_percent"), count("use_seventy_percent"));
+    // The rest reads and writes lines.
+    assert!(thirty + seventy > 0.9 * count(""), "{report}");
+    let share = thirty / (thirty + seventy);
+    assert!((share - 0.30).abs() < 0.03, "{share}: {report}");
 }
 
 #[test]
 fn a_profile_shows_the_known_shares_of_two_functions() {
     let dir = laboratory(&PINNED.replace("\"spin\"", "\"shares\""));
     let words = ["profile", "t", "--allow-debug", "--seconds", "3"];
-    let out = run(dir.path(), &words);
-    let message = text(&out.stderr);
-    if out.status.code() == Some(2) && message.contains("`perf`") {
-        // This machine has no `perf`.
-        return;
-    }
-    assert_eq!(out.status.code(), Some(0), "{message}");
-    let folded = result_set(dir.path()).join("shares-w.folded");
-    let folded = fs::read_to_string(folded).unwrap();
-    for (name, expected) in [("use_thirty_percent", 0.30), ("use_seventy_percent", 0.70)] {
-        let share = share_of(&folded, name);
-        assert!((share - expected).abs() < 0.03, "{name}: {share}");
-    }
+    assert_known_shares(dir.path(), &run(dir.path(), &words));
+}
+
+#[test]
+fn a_profile_from_inside_shows_the_known_shares_of_two_functions() {
+    let dir = laboratory(&PINNED.replace("\"spin\"", "\"shares\""));
+    // A `perf` that is not permitted to do anything is the first in the path.
+    let programs = dir.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink("/bin/false", programs.join("perf")).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let mut profile = lab(
+        dir.path(),
+        &["profile", "t", "--allow-debug", "--seconds", "8"],
+    );
+    profile.env("PATH", format!("{}:{path}", programs.display()));
+    let out = profile.output().unwrap();
+    assert!(text(&out.stdout).contains("sampled from inside instead"));
+    assert_known_shares(dir.path(), &out);
 }
 
 /// Only on a machine without other work, because other tests disturb blocks, too: with
