@@ -12,9 +12,13 @@ import java.util.Optional;
 public final class Pending implements AutoCloseable {
     private final Handle handle;
     private final int count;
+    /** The session that sent the intentions: the collector must not close it before the verdicts. */
+    @SuppressWarnings("unused")
+    private final Session session;
 
     Pending(Weir store, List<Intention> intentions) {
         count = intentions.size();
+        session = null;
         try (Arena call = Arena.ofConfined()) {
             MemorySegment argument = Verdicts.intentionArray(call, "", intentions);
             MemorySegment out = call.allocate(JAVA_LONG);
@@ -27,6 +31,7 @@ public final class Pending implements AutoCloseable {
     /** Sends intentions in a session. */
     Pending(Session session, List<Intention> intentions) {
         count = intentions.size();
+        this.session = session;
         try (Arena call = Arena.ofConfined()) {
             MemorySegment argument = Verdicts.intentionArray(call, "", intentions);
             MemorySegment out = call.allocate(JAVA_LONG);

@@ -1,9 +1,11 @@
 package weir;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.ref.WeakReference;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -94,6 +96,29 @@ class CallsTest {
         List<String> options = List.of("-Xcomp", "-XX:CompileCommand=compileonly,weir.*::*");
         List<String> printed = run(System.getProperty("weir.library"), options, Drops.class, directory.toString());
         assertEquals("Optional.empty", printed.getLast());
+    }
+
+    private record Sent(Pending pending, WeakReference<Session> session) {}
+
+    private static Sent send(Weir store) {
+        Session session = store.session(bytes("0123456789abcdef"));
+        Pending pending = session.send(List.of(Intention.put(bytes("k"), bytes("v")).of("t")));
+        return new Sent(pending, new WeakReference<>(session));
+    }
+
+    @Test
+    void verdictsKeepTheirSession(@TempDir Path directory) {
+        try (Weir store = Weir.open(directory, MEMORY)) {
+            store.topic("t").ensure();
+            Sent sent = send(store);
+            for (int at = 0; at < 10; at++) {
+                System.gc();
+            }
+            assertNotNull(sent.session().get());
+            try (Pending pending = sent.pending()) {
+                assertTrue(pending.await(Duration.ofMinutes(1)).orElseThrow().getFirst().isValid());
+            }
+        }
     }
 
     @Test
