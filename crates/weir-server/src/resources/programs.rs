@@ -280,7 +280,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     if wasm {
         // The program may have been replaced meanwhile.
         let module = store.module(program.code).ok_or_else(no_topic)?;
-        return Ok(reply.with(WASM, module.to_vec()));
+        return Ok(reply.with(WASM, Bytes::from_owner(module)));
     }
     Ok(describe(reply, &program))
 }
@@ -308,5 +308,5 @@ pub(crate) fn module(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
         reply.status = 304;
         return Ok(reply);
     }
-    Ok(reply.with(WASM, module.to_vec()))
+    Ok(reply.with(WASM, Bytes::from_owner(module)))
 }

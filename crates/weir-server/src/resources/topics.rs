@@ -20,7 +20,7 @@ use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::encode;
 use crate::http::reply::Reply;
-use crate::limits::{TOPICS_PAGE, TOPICS_PAGE_MAX};
+use crate::limits::{PAGE_BYTES, TOPICS_PAGE, TOPICS_PAGE_MAX};
 use crate::listing;
 use crate::resources::consistency;
 use crate::resources::context::{Call, Edge};
@@ -543,19 +543,25 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let principal = Arc::clone(&call.principal);
     let (found, more, body) = offload::run(move || {
         let mut found = listing::topics(&shared, &principal, &after, &prefix, limit + 1, false);
-        let more = found.len() > limit;
-        found.truncate(limit);
+        let all = found.len();
         let mut body = b"{\"topics\":[".to_vec();
-        for (at, info) in found.iter().enumerate() {
-            if at > 0 {
+        let mut count = 0;
+        for info in found.iter().take(limit) {
+            // The arguments of a program may be long.
+            if body.len() >= PAGE_BYTES {
+                break;
+            }
+            if count > 0 {
                 body.extend_from_slice(b",\n");
             }
             let mut object = Object::new(&mut body);
             write_info(&shared, info, &mut object);
             object.end();
+            count += 1;
         }
+        found.truncate(count);
         body.extend_from_slice(b"]}\n");
-        Ok((found, more, body))
+        Ok((found, all > count, body))
     })
     .await?;
     let mut reply = Reply::new(200).number("weir-count", found.len() as u64);

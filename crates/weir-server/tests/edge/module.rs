@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir::{Durability, OpenOptions, Weir};
+use weir::{Durability, Effect, Intention, OpenOptions, Operation, TopicOptions, Weir};
 use weir_server::{Server, ServerConfig};
 
 use crate::client::{Client, Reply};
@@ -11,7 +11,7 @@ use crate::world::request;
 /// A server whose store has an engine for programs.
 struct ProgramServer {
     server: Server,
-    _weir: Weir,
+    weir: Weir,
     _directory: tempfile::TempDir,
 }
 
@@ -30,7 +30,7 @@ impl ProgramServer {
         let server = Server::start(config, weir.shared_store().unwrap()).unwrap();
         Self {
             server,
-            _weir: weir,
+            weir,
             _directory: directory,
         }
     }
@@ -216,4 +216,38 @@ fn a_key_is_refused_for_other_arguments_of_a_program() {
     assert_eq!(put("AQ==").status, 201);
     assert_eq!(put("AQ==").get("weir-replayed"), Some("?1"));
     assert_eq!(put("Ag==").problem(), "key-reused");
+}
+
+#[test]
+fn a_page_of_topics_with_long_arguments_is_bounded() {
+    let server = ProgramServer::new();
+    let store = server.weir.shared_store().unwrap();
+    let options = TopicOptions::default();
+    let (code, args) = (prebuilt("nothing"), vec![0; 700_000]);
+    for topic in ["a", "b", "c"] {
+        let create = Operation::CreateProgram {
+            options: &options,
+            code: &code,
+            args: &args,
+        };
+        let proposed = store.propose(&[Intention::new(topic, create)]);
+        let outcomes = proposed.unwrap().wait().unwrap();
+        let outcome = outcomes.iter().next().unwrap();
+        assert_eq!(outcome.commit().unwrap().effect, Effect::Valid);
+    }
+    let names = |line: &str| {
+        let reply = server.ask(line, "", b"");
+        let json = reply.json();
+        let topics = json["topics"].as_array().unwrap().iter();
+        let names = topics.map(|topic| topic["name"].as_str().unwrap().to_owned());
+        let next = reply.get("link").map(str::to_owned);
+        (names.collect::<Vec<_>>(), next)
+    };
+    let (page, next) = names("GET /v1/topics");
+    assert_eq!(page, ["a", "b"]);
+    assert!(next.unwrap().contains("after=b"));
+    assert_eq!(
+        names("GET /v1/topics?after=b"),
+        (vec!["c".to_owned()], None)
+    );
 }
