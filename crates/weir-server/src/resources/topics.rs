@@ -13,7 +13,6 @@ use weir_core::{Compaction, ErrorCode, GroupName, Operation, StateMode, TopicOpt
 use weir_protocol::Consistency;
 use weir_store::TopicInfo;
 
-use crate::http::base64;
 use crate::http::head::FieldName;
 use crate::http::json::Object;
 use crate::http::offload;
@@ -490,11 +489,8 @@ fn write_info(shared: &Shared, info: &TopicInfo, object: &mut Object<'_>) {
         let mut inner = Object::new(object.member("program"));
         inner
             .text("sha256", &program.code.to_string())
-            .text("state", program.mode.name());
-        let mut args = Vec::new();
-        base64::encode(&program.args, &mut args);
-        inner.text("args64", &String::from_utf8(args).unwrap_or_default());
-        inner
+            .text("state", program.mode.name())
+            .base64("args64", &program.args)
             .number("state_entries", program.state_entries)
             .number("state_bytes", program.state_bytes);
         inner.end();
