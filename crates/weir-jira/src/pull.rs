@@ -29,6 +29,12 @@ const PAGE: usize = 100;
 const BULK: usize = 100;
 /// Limit on the pages of one query.
 const PAGES_MAX: usize = 100_000;
+/// Limit on the reads of a list of an issue whose pages are inconsistent.
+const LIST_READS_MAX: usize = 3;
+/// Key of the cursor with the ids of issues whose comments or worklogs are incomplete.
+const INCOMPLETE: &str = "incomplete";
+/// Limit on these ids.
+const INCOMPLETE_MAX: usize = 1000;
 /// Limit on the bytes of the comments or worklogs of one issue.
 const LIST_BYTES_MAX: usize = 256 << 20;
 /// Size of the comments and worklogs, in bytes, at which they are stored before more are read.
@@ -102,6 +108,9 @@ pub struct PullReport {
     pub unchanged: u64,
     /// Issues in an unreadable form, which were skipped.
     pub unreadable: u64,
+    /// Issues whose comments or worklogs the site did not send completely. The census reads these
+    /// lists again.
+    pub incomplete: u64,
     /// Issues that a lagging index returned in an older version than the stored one.
     pub stale: u64,
     /// Issues removed because the site answered 404, or because their project is no longer visible.
@@ -229,6 +238,7 @@ impl<'a> Pull<'a> {
             if !(reference || loaded) {
                 self.projects()?;
             }
+            self.read_incomplete()?;
             self.sample()?;
             self.census()?;
             if self.is_cloud() {
@@ -763,7 +773,8 @@ impl<'a> Pull<'a> {
         let aliases: Vec<Change> = aliases.into_values().collect();
         self.write("aliases", &aliases)?;
         let count = u64::try_from(stored_issues.len()).unwrap_or(0);
-        self.store_parts(stored_issues.into_values())?;
+        let incomplete = self.store_parts(stored_issues.into_values())?;
+        self.record_incomplete(incomplete)?;
         self.write_all(changes)?;
         let aliases: Vec<Change> = moved_aliases.into_values().collect();
         self.write("aliases", &aliases)?;
@@ -784,23 +795,70 @@ impl<'a> Pull<'a> {
     }
 
     /// Stores the comments and worklogs of issues. Those of many issues share a transaction,
-    /// because each transaction waits for a sync.
-    fn store_parts<'v>(&mut self, issues: impl Iterator<Item = &'v Value>) -> Result<()> {
+    /// because each transaction waits for a sync. Returns the ids of issues with incomplete lists.
+    fn store_parts<'v>(
+        &mut self,
+        issues: impl Iterator<Item = &'v Value>,
+    ) -> Result<BTreeSet<String>> {
         let mut waiting: BTreeMap<String, Vec<Change>> = BTreeMap::new();
+        let mut incomplete = BTreeSet::new();
         let mut bytes = 0;
         for issue in issues {
             for (field, list) in [("comment", "comments"), ("worklog", "worklogs")] {
-                let (topic, changes) = self.part_changes(issue, field, list)?;
-                let sizes = changes.iter().filter_map(|change| change.value.as_ref());
+                let parts = self.part_changes(issue, field, list)?;
+                let sizes = parts.changes.iter();
+                let sizes = sizes.filter_map(|change| change.value.as_ref());
                 bytes += sizes.map(Vec::len).sum::<usize>();
-                waiting.entry(topic).or_default().extend(changes);
+                waiting
+                    .entry(parts.topic)
+                    .or_default()
+                    .extend(parts.changes);
+                if !parts.is_complete {
+                    incomplete.insert(text(&issue["id"]));
+                }
             }
             if bytes > PARTS_BYTES_MAX {
                 self.write_all(std::mem::take(&mut waiting))?;
                 bytes = 0;
             }
         }
-        self.write_all(waiting)
+        self.write_all(waiting)?;
+        Ok(incomplete)
+    }
+
+    /// Records issues whose lists the next census reads again.
+    fn record_incomplete(&mut self, ids: BTreeSet<String>) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.report.incomplete += u64::try_from(ids.len()).unwrap_or(u64::MAX);
+        let mut all: BTreeSet<String> = self
+            .replica
+            .read("cursors", INCOMPLETE)?
+            .unwrap_or_default();
+        all.extend(ids);
+        let all: BTreeSet<String> = all.into_iter().take(INCOMPLETE_MAX).collect();
+        self.report.writes += self.replica.store("cursors", INCOMPLETE, &all)?;
+        Ok(())
+    }
+
+    /// Reads the comments and worklogs again that the site did not send completely.
+    fn read_incomplete(&mut self) -> Result<()> {
+        let ids: Option<BTreeSet<String>> = self.replica.read("cursors", INCOMPLETE)?;
+        let Some(ids) = ids.filter(|ids| !ids.is_empty()) else {
+            return Ok(());
+        };
+        let mut issues: Vec<Value> = Vec::new();
+        for id in ids {
+            if let Some(location) = self.replica.locate(&id)? {
+                let topic = format!("issues.{}", location.project);
+                issues.extend(self.replica.read(&topic, &id)?);
+            }
+        }
+        let left = self.store_parts(issues.iter())?;
+        self.report.incomplete += u64::try_from(left.len()).unwrap_or(u64::MAX);
+        self.report.writes += self.replica.store("cursors", INCOMPLETE, &left)?;
+        Ok(())
     }
 
     fn write_all(&mut self, changes: BTreeMap<String, Vec<Change>>) -> Result<()> {
@@ -810,23 +868,23 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// The changes of the comments or worklogs of an issue, and their topic; requests those that
-    /// the issue does not contain.
-    fn part_changes(
-        &self,
-        issue: &Value,
-        field: &str,
-        list: &str,
-    ) -> Result<(String, Vec<Change>)> {
+    /// The changes of the comments or worklogs of an issue; requests those that the issue does not
+    /// contain. An incomplete list removes none.
+    fn part_changes(&self, issue: &Value, field: &str, list: &str) -> Result<PartChanges> {
         let (id, project) = (text(&issue["id"]), text(&issue["fields"]["project"]["id"]));
         let topic = format!("{list}.{project}");
         let part = &issue["fields"][field];
         let (Some(embedded), Some(total)) = (part[list].as_array(), part["total"].as_u64()) else {
             // The answer does not contain the list, so the stored items remain.
-            return Ok((topic, Vec::new()));
+            return Ok(PartChanges {
+                topic,
+                changes: Vec::new(),
+                is_complete: true,
+            });
         };
-        let items = if usize::try_from(total).is_ok_and(|total| total <= embedded.len()) {
-            embedded.clone()
+        let is_embedded = usize::try_from(total).is_ok_and(|total| total <= embedded.len());
+        let (items, is_complete) = if is_embedded {
+            (embedded.clone(), true)
         } else {
             self.list(&format!("issue/{id}/{field}"), list)?
         };
@@ -851,7 +909,7 @@ impl<'a> Pull<'a> {
                 },
             );
         }
-        for key in left {
+        for key in left.into_iter().filter(|_| is_complete) {
             let found = self.replica.get(&topic, &key)?.map(|stored| stored.offset);
             changes.insert(
                 key.clone(),
@@ -862,11 +920,30 @@ impl<'a> Pull<'a> {
                 },
             );
         }
-        Ok((topic, changes.into_values().collect()))
+        Ok(PartChanges {
+            topic,
+            changes: changes.into_values().collect(),
+            is_complete,
+        })
     }
 
-    /// All items of a list that is paged by offset.
-    fn list(&self, path: &str, list: &str) -> Result<Vec<Value>> {
+    /// The items of a list that is paged by offset, and whether they are all. A list with
+    /// inconsistent pages is read again. It must not stop the pull of all other issues.
+    fn list(&self, path: &str, list: &str) -> Result<(Vec<Value>, bool)> {
+        let mut most = Vec::new();
+        for _ in 0..LIST_READS_MAX {
+            let (items, is_complete) = self.list_once(path, list)?;
+            if is_complete {
+                return Ok((items, true));
+            }
+            if items.len() > most.len() {
+                most = items;
+            }
+        }
+        Ok((most, false))
+    }
+
+    fn list_once(&self, path: &str, list: &str) -> Result<(Vec<Value>, bool)> {
         let (mut items, mut seen, mut bytes) = (Vec::new(), BTreeSet::new(), 0);
         loop {
             let start = items.len();
@@ -878,20 +955,15 @@ impl<'a> Pull<'a> {
                 // The total may shrink meanwhile, so the total of this page is used.
                 let total = page["total"].as_u64();
                 let total = total.and_then(|total| usize::try_from(total).ok());
-                if total.is_some_and(|total| total <= start) {
-                    return Ok(items);
-                }
-                return Err(JiraError::Paging("a list ends before its total"));
+                return Ok((items, total.is_some_and(|total| total <= start)));
             }
             for item in found.iter().filter(|item| seen.insert(text(&item["id"]))) {
                 bytes += item.to_string().len();
                 items.push(item.clone());
             }
-            if items.len() == start {
-                return Err(JiraError::Paging("a page repeats the items before it"));
-            }
-            if bytes > LIST_BYTES_MAX {
-                return Err(JiraError::Paging("a list of an issue is too long"));
+            let repeats = items.len() == start;
+            if repeats || bytes > LIST_BYTES_MAX {
+                return Ok((items, false));
             }
         }
     }
@@ -1203,6 +1275,14 @@ impl<'a> Pull<'a> {
         }
         Ok(())
     }
+}
+
+/// The changes of the comments or worklogs of an issue.
+struct PartChanges {
+    topic: String,
+    changes: Vec<Change>,
+    /// Whether the site sent the whole list.
+    is_complete: bool,
 }
 
 enum Decision {

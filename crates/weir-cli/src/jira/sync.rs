@@ -27,6 +27,11 @@ const FIELDS: &[Field] = &[
         "issues in an unreadable form, which were skipped",
     ),
     field(
+        "incomplete",
+        "number",
+        "issues whose comments or worklogs the site did not send completely",
+    ),
+    field(
         "stale",
         "number",
         "outdated versions of issues that the index of the site returned",
@@ -181,12 +186,13 @@ pub(super) fn watch(
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(report: &PullReport) -> [Cell<'static>; 12] {
+fn row(report: &PullReport) -> [Cell<'static>; 13] {
     [
         report.requests,
         report.stored,
         report.unchanged,
         report.unreadable,
+        report.incomplete,
         report.stale,
         report.gone,
         report.moved,
