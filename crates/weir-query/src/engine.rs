@@ -238,8 +238,12 @@ impl Query {
         };
         source.pages_in += 1;
         source.items_in += load.raw;
-        source.skip = 0;
-        source.equal = 0;
+        // A caller may cut the same items into smaller pages than in the earlier run.
+        let skip = u64::from(source.skip).saturating_sub(load.raw);
+        source.skip = to_u32(skip, "it is at most the number before");
+        if skip == 0 {
+            source.equal = 0;
+        }
         source.splits = 0;
         source.pages_left = source.pages_left.map(|left| left.saturating_sub(1));
         source.ended = next.is_none() || source.pages_left == Some(0);

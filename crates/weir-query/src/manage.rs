@@ -359,7 +359,7 @@ impl Query {
             return Err(QueryError::new(ErrorCode::SplitLoop).of(old, &name));
         }
         // An earlier run has returned the first items of the parts.
-        let within = (parent.pages_in == 0 && parent.skip > 0).then_some(parent.equal);
+        let within = (parent.skip > 0).then_some(parent.equal);
         let clip = match within {
             Some(_) => Clip::Boundary,
             // The source has supplied items after the boundary, and the parts come after
@@ -368,7 +368,7 @@ impl Query {
             None => parent.clip,
         };
         let keyless = self.boundary.is_empty() && self.planned_mode() != Mode::Merge;
-        if within.is_some() && keyless {
+        if within.is_some() && (keyless || parent.pages_in > 0) {
             let what = "a source with a partly returned page can be split only in a merge";
             return Err(bad(what).of(old, &name));
         }

@@ -96,7 +96,7 @@ pub(crate) struct Source {
     /// Number of pages that will still arrive. Known after the source was replaced, or was
     /// finished with pages in memory.
     pub(crate) pages_left: Option<u64>,
-    /// Number of items of the next page, before the filter, that an earlier run returned.
+    /// Number of items from the next page on, before the filter, that an earlier run returned.
     pub(crate) skip: u32,
     /// How many of the items in `skip` are at the boundary of that run.
     pub(crate) equal: u64,

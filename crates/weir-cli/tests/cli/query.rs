@@ -404,6 +404,21 @@ fn a_checkpoint_belongs_to_its_files() {
     );
 }
 
+#[test]
+fn a_checkpoint_resumes_with_another_page_size() {
+    let place = Place::new();
+    let all: String = (0..100).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    place.write("a.ndjson", all);
+    let mut found = Vec::new();
+    for size in ["4096", "64", "300", "16", "4096"] {
+        let words = ["query", "a.ndjson", "--select", "$.n", "-n", "30"];
+        let more = ["--page-size", size, "--checkpoint", "here"];
+        found.extend(lines(&place, &[&words[..], &more].concat()));
+    }
+    let expected: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    assert_eq!(found, expected);
+}
+
 /// A file is identified by the bytes that were read, not by those of the file that replaced it.
 #[test]
 fn a_checkpoint_does_not_belong_to_a_file_that_replaced_its_file() {

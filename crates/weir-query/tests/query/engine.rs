@@ -332,6 +332,42 @@ fn equal_arrays_that_are_not_adjacent_are_omitted_by_distinct() {
     }
 }
 
+/// A file can be read again in smaller pages.
+#[test]
+fn returned_items_are_skipped_across_smaller_pages() {
+    let plan = compile(&QueryText::default());
+    let options = SourceOptions {
+        name: b"file".to_vec(),
+        ..SourceOptions::default()
+    };
+    let mut query = Query::new(Arc::clone(&plan), Budgets::default());
+    let source = query.add_source(options.clone()).unwrap();
+    let page = Bytes::from_static(b"[1,2,3,4,5]");
+    query.enqueue(source, page, None).unwrap();
+    let three = Bounds {
+        items_max: 3,
+        ..Bounds::default()
+    };
+    assert!(matches!(query.next(three).unwrap(), Step::Ready(_)));
+    let token = query.token().unwrap();
+    let mut query = Query::resume(Arc::clone(&plan), Budgets::default(), &token).unwrap();
+    let source = query.add_source(options.clone()).unwrap();
+    let next = Some(Bytes::from_static(b"next"));
+    for page in [&b"[1,2]"[..], b"[]"] {
+        query
+            .enqueue(source, Bytes::from_static(page), next.clone())
+            .unwrap();
+    }
+    // A token between the pages has the items that are still to be skipped.
+    let token = query.token().unwrap();
+    let mut query = Query::resume(plan, Budgets::default(), &token).unwrap();
+    let source = query.add_source(options).unwrap();
+    let page = Bytes::from_static(b"[3,4,5]");
+    query.enqueue(source, page, None).unwrap();
+    let items: Vec<Vec<u8>> = ready(&mut query).iter().map(<[u8]>::to_vec).collect();
+    assert_eq!(items, [b"4", b"5"]);
+}
+
 #[test]
 fn tokens_require_distinct_names() {
     let plan = compile(&QueryText::default());
