@@ -13,7 +13,6 @@ public final class Pending implements AutoCloseable {
     private final Handle handle;
     private final int count;
     /** The session that sent the intentions: the collector must not close it before the verdicts. */
-    @SuppressWarnings("unused")
     private final Session session;
 
     Pending(Weir store, List<Intention> intentions) {
