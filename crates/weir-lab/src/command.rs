@@ -240,6 +240,12 @@ fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {
 /// prints the report.
 pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
     let set = ResultSet::open(dir)?;
+    if set.is_older_record() {
+        let dir = dir.display();
+        let what =
+            format!("{dir} is a record without blocks.jsonl; its report cannot be regenerated");
+        return Err(LabError::Usage { what });
+    }
     let experiment = Experiment::read(&set.path("experiment.toml"))?;
     let plan: Plan = set.read_json("plan.json")?;
     let blocks = set.read_blocks(&plan)?;
@@ -374,9 +380,10 @@ fn flames(dir: &Path) -> Result<Vec<(String, String)>> {
     paths.iter().map(read).collect()
 }
 
-/// Copies the parts of a result set that are committed (summary, report, plan, fingerprint and the
-/// compressed samples) to `to`. Refuses an incomplete set: a quick run, a run of some contenders, a
-/// missing block, a missing contender that is not optional, or a claim that was not measured.
+/// Copies the parts of a result set that are committed (summary, report, flame graphs, plan,
+/// fingerprint, descriptions of the blocks and compressed samples) to `to`. Refuses an incomplete
+/// set: a quick run, a run of some contenders, a missing block, a missing contender that is not
+/// optional, or a claim that was not measured.
 pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     make_report(dir, &mut std::io::sink())?;
     let set = ResultSet::open(dir)?;
@@ -400,27 +407,13 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     ] {
         fs::copy(set.path(name), to.join(name)).map_err(LabError::io(to))?;
     }
-    let path = to.join("samples.tsv.gz");
-    let file = fs::File::create(&path).map_err(LabError::io(&path))?;
-    let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::best());
-    let mut put = |line: String| {
-        packed
-            .write_all(line.as_bytes())
-            .map_err(LabError::io(&path))
-    };
-    put("block\tcell\tn\twall_ns\tcpu_ns\textra\n".to_owned())?;
-    for block in blocks {
-        for s in &block.samples {
-            let extra: Vec<String> = s.extra.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            let extra = extra.join(",");
-            let number = block.head.block;
-            put(format!(
-                "{number}\t{}\t{}\t{}\t{}\t{extra}\n",
-                s.cell, s.n, s.wall_ns, s.cpu_ns
-            ))?;
-        }
+    for (name, svg) in flames(&set.path("profiles"))? {
+        let profiles = to.join("profiles");
+        fs::create_dir_all(&profiles).map_err(LabError::io(&profiles))?;
+        let path = profiles.join(name + ".svg");
+        fs::write(&path, svg).map_err(LabError::io(&path))?;
     }
-    packed.finish().map_err(LabError::io(&path))?;
+    ResultSet::record_blocks(to, &blocks)?;
     print(out, &format!("recorded in {}\n", to.display()))
 }
 

@@ -13,6 +13,8 @@
 //! renamed), so a crash loses at most the block in progress. A disturbed block that was repeated
 //! keeps its samples as `B000.disturbed.jsonl`.
 
+mod recorded;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -280,6 +282,21 @@ impl ResultSet {
         self.write(&name, text.as_bytes())
     }
 
+    /// Whether this is a record, which is committed.
+    fn is_record(&self) -> bool {
+        self.path(recorded::SAMPLES).is_file() && !self.path("blocks").is_dir()
+    }
+
+    /// Whether this is a record of an older lab, without a description of its blocks.
+    pub fn is_older_record(&self) -> bool {
+        self.is_record() && !self.path(recorded::HEADS).is_file()
+    }
+
+    /// Writes `blocks` to the record in the directory `to`.
+    pub fn record_blocks(to: &Path, blocks: &[Block]) -> Result<()> {
+        recorded::write(to, blocks)
+    }
+
     /// Reads block `block`.
     pub fn read_block(&self, block: usize) -> Result<Block> {
         let path = self.path(&Self::block_name(block));
@@ -305,8 +322,11 @@ impl ResultSet {
         Ok(Block { head, samples })
     }
 
-    /// Reads every existing block of `plan`, in order.
+    /// Reads every existing block of `plan`, in order. A record has its blocks in other files.
     pub fn read_blocks(&self, plan: &Plan) -> Result<Vec<Block>> {
+        if self.is_record() {
+            return recorded::read(&self.dir);
+        }
         (0..plan.blocks)
             .filter(|block| self.has_block(*block))
             .map(|b| self.read_block(b))

@@ -815,6 +815,8 @@ fn a_record_holds_every_sample_compressed() {
             .success()
     );
     let set = result_set(dir.path());
+    fs::create_dir(set.join("profiles")).unwrap();
+    fs::write(set.join("profiles/quick-w.svg"), "<svg id=\"flame\"></svg>").unwrap();
     let out = run(
         dir.path(),
         &["record", set.to_str().unwrap(), "lab/record/t"],
@@ -825,6 +827,32 @@ fn a_record_holds_every_sample_compressed() {
         .lines()
         .count();
     assert_eq!(lines, 1 + BLOCKS * 3 * 2);
+    // The report follows from the record alone.
+    let record = dir.path().join("lab/record/t");
+    for name in ["report.md", "report.html", "figures.csv", "summary.json"] {
+        fs::remove_file(record.join(name)).unwrap();
+    }
+    let again = run(dir.path(), &["report", "lab/record/t"]);
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    for name in ["report.md", "report.html", "figures.csv", "summary.json"] {
+        let stored = fs::read(set.join(name)).unwrap();
+        assert_eq!(fs::read(record.join(name)).unwrap(), stored, "{name}");
+    }
+    // A record of an older lab can be compared; its report would lack the state of the machine.
+    fs::remove_file(record.join("blocks.jsonl")).unwrap();
+    let compared = run(
+        dir.path(),
+        &["compare", set.to_str().unwrap(), "lab/record/t"],
+    );
+    let sum = "0 REGRESSED, 0 improved, 2 equal, ";
+    assert!(
+        text(&compared.stdout).contains(sum),
+        "{}",
+        text(&compared.stderr)
+    );
+    let refused = run(dir.path(), &["report", "lab/record/t"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("without blocks.jsonl"));
 }
 
 /// A contender as a shell script, which fails at the moments that `faults` names.
