@@ -44,14 +44,14 @@ fn each_record_is_read() {
     let records = records();
     assert!(records.len() > 30, "{}", records.len());
     for record in records {
-        let set = ResultSet::open(&record).unwrap();
+        let (set, place) = (ResultSet::open(&record).unwrap(), record.display());
         let experiment = Experiment::read(&set.path("experiment.toml")).unwrap();
         let plan: Plan = set.read_json("plan.json").unwrap();
         let _: Fingerprint = set.read_json("fingerprint.json").unwrap();
         let blocks = set.read_blocks(&plan).unwrap();
         let summary: Value = set.read_json("summary.json").unwrap();
-        assert_eq!(summary["experiment"], experiment.header.name, "{record:?}");
-        assert_eq!(blocks.len(), plan.blocks, "{record:?}");
+        assert_eq!(summary["experiment"], experiment.header.name, "{place}");
+        assert_eq!(blocks.len(), plan.blocks, "{place}");
     }
 }
 
@@ -60,7 +60,7 @@ fn the_figures_of_the_newest_records_follow_from_their_samples() {
     let name = |path: PathBuf| (path.file_name().unwrap().to_owned(), path);
     let newest: BTreeMap<_, _> = records().into_iter().map(name).collect();
     for record in newest.into_values() {
-        let set = ResultSet::open(&record).unwrap();
+        let (set, place) = (ResultSet::open(&record).unwrap(), record.display());
         let experiment = Experiment::read(&set.path("experiment.toml")).unwrap();
         let plan: Plan = set.read_json("plan.json").unwrap();
         let blocks = set.read_blocks(&plan).unwrap();
@@ -68,22 +68,16 @@ fn the_figures_of_the_newest_records_follow_from_their_samples() {
         let made = serde_json::to_value(&made).unwrap();
         let stored: Value = set.read_json("summary.json").unwrap();
         for (list, keys, figures) in [
-            (
-                "rows",
-                ["contender", "workload", "metric"],
-                ["blocks"].as_slice(),
-            ),
-            ("claims", ["text", "compared", "workload"], &["interval"]),
+            ("rows", ["contender", "workload", "metric"], "blocks"),
+            ("claims", ["text", "compared", "workload"], "interval"),
         ] {
             let made = made[list].as_array().unwrap();
             for row in stored[list].as_array().unwrap() {
                 let is_same = |other: &&Value| keys.iter().all(|key| other[key] == row[key]);
                 let other = made.iter().find(is_same).unwrap();
                 for part in ["median", "min", "max", "centre", "low", "high"] {
-                    for figure in figures {
-                        let (made, stored) = (&other[figure][part], &row[figure][part]);
-                        assert!(agree(made, stored), "{record:?}: {part} of {row}: {made}");
-                    }
+                    let (made, stored) = (&other[figures][part], &row[figures][part]);
+                    assert!(agree(made, stored), "{place}: {part} of {row}: {made}");
                 }
             }
         }
