@@ -357,6 +357,7 @@ fn put_expect(out: &mut Vec<u8>, expect: &Expect<'_>, own_key: &[u8]) {
         Expect::TopicAbsentOr(n) => (5, None, Some(n)),
         Expect::TopicEmpty => (6, None, None),
         Expect::Incarnation(n) => (7, None, Some(n)),
+        Expect::Options(n) => (8, None, Some(n)),
     };
     out.push(kind);
     if let Some(key) = key {
@@ -1021,6 +1022,7 @@ fn read_expect<'a>(r: &mut Reader<'a>) -> Result<Expect<'a>, Short> {
         5 => Expect::TopicAbsentOr(r.varint()?),
         6 => Expect::TopicEmpty,
         7 => Expect::Incarnation(r.varint()?),
+        8 => Expect::Options(r.varint()?),
         _ => return Err(Short),
     })
 }

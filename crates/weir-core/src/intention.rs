@@ -28,6 +28,8 @@ pub enum Expect<'a> {
     TopicEmpty,
     /// The topic exists, and the CREATE at this intention offset created it.
     Incarnation(u64),
+    /// The topic exists, and its options have this [`fingerprint`](TopicOptions::fingerprint).
+    Options(u64),
 }
 
 /// One step of a transaction.

@@ -4,6 +4,7 @@
 
 use crate::code::StateMode;
 use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
+use crate::digest::hash;
 use crate::group::GroupName;
 use crate::limits::{
     EMIT_BYTES_DEFAULT, EMIT_BYTES_MAX, EMITS_DEFAULT, EMITS_MAX, FUEL_DEFAULT, FUEL_MAX,
@@ -222,6 +223,14 @@ impl TopicOptions {
         field(EMIT_BYTES, program.emit_bytes_max);
         field(STATE_ENTRIES, program.state_entries_max);
         field(STATE_BYTES, program.state_bytes_max);
+    }
+
+    /// A hash of the options: equal options have equal fingerprints.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        hash(0, &bytes)
     }
 
     /// Decodes the options of an item. They were validated when the batch was read.

@@ -89,6 +89,7 @@ pub(crate) fn check_condition(
             let incarnation = live.map_or(0, |live| live.incarnation.0);
             (incarnation == *n && incarnation != 0, incarnation)
         }
+        Expect::Options(n) => (live.is_some_and(|live| live.options.fingerprint() == *n), 0),
     };
     if holds {
         return Ok(());

@@ -14,6 +14,8 @@ pub(crate) struct Conditions {
     pub(crate) all: Vec<Condition>,
     /// The tags of `If-Match`. If there are any, one of them must match.
     pub(crate) tags: Vec<Condition>,
+    /// Fingerprint of the options that the server has read and changes; `None` for other requests.
+    pub(crate) options: Option<u64>,
 }
 
 /// One condition. Conditions on a key refer to the key of the intention.
@@ -182,6 +184,7 @@ impl Conditions {
             .copied()
             .chain(tag)
             .map(Condition::expect)
+            .chain(self.options.map(Expect::Options))
             .collect()
     }
 
@@ -242,6 +245,16 @@ mod tests {
     fn read(fields: &str, kind: TagKind) -> Option<Conditions> {
         let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
         Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, kind).ok()
+    }
+
+    #[test]
+    fn a_change_of_options_also_requires_the_options_that_were_read() {
+        let mut conditions = read("If-Match: \"i3\"", TagKind::Topic).unwrap();
+        conditions.options = Some(9);
+        assert_eq!(
+            conditions.expects(None),
+            [Expect::Incarnation(3), Expect::Options(9)]
+        );
     }
 
     #[test]

@@ -27,19 +27,8 @@ pub(crate) async fn execute(
     operation: Operation<'_>,
     body: &[u8],
 ) -> Result<Outcome, Problem> {
-    execute_holding(edge, call, operation, body, None::<()>).await
-}
-
-/// As `execute`, but keeps `held` until the verdict, even if the request ends before.
-pub(crate) async fn execute_holding(
-    edge: &Arc<Edge>,
-    call: &Call,
-    operation: Operation<'_>,
-    body: &[u8],
-    held: Option<impl Send + Sync + 'static>,
-) -> Result<Outcome, Problem> {
     let conditions = Conditions::read(&call.head, TagKind::Topic)?;
-    execute_with(edge, call, operation, body, conditions, held).await
+    execute_with(edge, call, operation, body, conditions, None::<()>).await
 }
 
 /// As `execute`, without conditions on the topic.
@@ -53,7 +42,8 @@ pub(crate) async fn execute_plain(
     execute_with(edge, call, operation, body, conditions, None::<()>).await
 }
 
-/// As `execute_holding`, with these conditions.
+/// As `execute`, with these conditions. Keeps `held` until the verdict, even if the request ends
+/// before.
 pub(crate) async fn execute_with(
     edge: &Arc<Edge>,
     call: &Call,

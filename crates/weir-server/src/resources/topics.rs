@@ -21,13 +21,16 @@ use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::limits::{PAGE_BYTES, TOPICS_PAGE, TOPICS_PAGE_MAX};
 use crate::listing;
+use crate::resources::condition::{Conditions, TagKind};
 use crate::resources::consistency;
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_not_modified, no_topic};
-use crate::resources::execute::{execute, execute_holding, json_object, reply_head};
+use crate::resources::execute::{execute, execute_with, json_object, reply_head};
 use crate::resources::problems;
 use crate::shared::Shared;
 
+/// Maximum number of attempts to change options that are changed meanwhile through another interface.
+const ALTER_ATTEMPTS_MAX: usize = 3;
 const TOPIC: &str = r#"{"name":"orders","incarnation":1,"first":1,"last":3,"keys":2,"bytes":66,"options":{"compaction":"off"}}"#;
 const TOPIC_ANSWER: &[Content] = &[Content::json("Topic", TOPIC)];
 
@@ -434,6 +437,27 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
     let members: Create = json_object(body)?;
     // Refuses a bad option before anything that may wait.
     patch(&mut TopicOptions::default(), &members.options)?;
+    let has_conditions = !Conditions::read(&call.head, TagKind::Topic)?.is_empty();
+    let mut answer = Box::pin(merge(edge, call, &members, body)).await;
+    for _ in 1..ALTER_ATTEMPTS_MAX {
+        let is_conflict = |problem: &Problem| problem.kind == Kind::Conflict;
+        if has_conditions || !answer.as_ref().is_err_and(is_conflict) {
+            break;
+        }
+        answer = Box::pin(merge(edge, call, &members, body)).await;
+    }
+    answer
+}
+
+/// Changes options that are not changed meanwhile. Fails with a conflict if they are, through another
+/// interface or another leader.
+async fn merge(
+    edge: &Arc<Edge>,
+    call: &Call,
+    members: &Create,
+    body: &Bytes,
+) -> Result<Reply, Problem> {
+    let mut conditions = Conditions::read(&call.head, TagKind::Topic)?;
     let (shared, topic) = (&edge.shared, call.matched.topic.as_str());
     // The log sets all options together. So a change must begin with the options of the previous
     // change, on this node or an earlier leader.
@@ -443,10 +467,11 @@ pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result
     is_current.map_err(|error| problems::of_store(&error))?;
     let info = shared.store.topic(topic).filter(|info| info.live);
     let mut options = info.ok_or_else(no_topic)?.options;
+    conditions.options = Some(options.fingerprint());
     patch(&mut options, &members.options)?;
     check_absent(edge, call)?;
     let operation = Operation::Alter { options: &options };
-    let outcome = execute_holding(edge, call, operation, body, Some(lock)).await?;
+    let outcome = execute_with(edge, call, operation, body, conditions, Some(lock)).await?;
     let info = shared.store.topic(topic).ok_or_else(no_topic)?;
     Ok(body_of(edge, reply_head(200, &outcome), &info))
 }

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
+use weir_core::{Intention, Operation};
+
 use crate::client::TEST_TIMEOUT;
 use crate::hold::BlockedThread;
 use crate::world::{request, world};
@@ -68,6 +70,32 @@ fn concurrent_changes_of_different_options_are_both_applied() {
     assert_eq!(first.reply(false).status, 200);
     let reply = second.reply(false);
     assert_eq!(reply.status, 200);
+    let options = &reply.json()["options"];
+    assert_eq!(options["retention_records"], 1000);
+    assert_eq!(options["keys_max"], 10);
+}
+
+#[test]
+fn a_change_of_options_does_not_undo_one_through_another_interface() {
+    let world = world();
+    let blocked = BlockedThread::new(&world.store, "t");
+    let mut options = world.store.topic("t").unwrap().options;
+    options.keys_max = Some(10);
+    // Executed after the server has read the options for the PATCH.
+    let alter = Operation::Alter { options: &options };
+    let other = world.store.propose(&[Intention::new("t", alter)]).unwrap();
+    let mut client = world.client();
+    let fields = "Content-Type: application/merge-patch+json";
+    let body = br#"{"options":{"retention_records":1000}}"#;
+    client.send(&request("PATCH /v1/topics/t", fields, body));
+    let end = Instant::now() + TEST_TIMEOUT;
+    while world.in_flight_bytes() == 0 {
+        assert!(Instant::now() < end, "no write is in flight");
+    }
+    drop(blocked);
+    other.wait().unwrap();
+    let reply = client.reply(false);
+    assert_eq!(reply.status, 200, "{}", reply.text());
     let options = &reply.json()["options"];
     assert_eq!(options["retention_records"], 1000);
     assert_eq!(options["keys_max"], 10);

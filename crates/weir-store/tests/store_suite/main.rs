@@ -45,5 +45,6 @@ mod retention;
 mod salvage;
 mod scrub;
 mod slow_lane;
+mod topic_options;
 mod verify;
 mod world;
