@@ -288,14 +288,16 @@ impl BareFormat {
         };
         let on_one_line = self.format == Format::Jsonl || separator.is_some();
         let separator = separator.unwrap_or(b'\n');
-        let ends = |byte: u8| byte == b'\n' || byte == b'\r' || byte == separator;
-        // This search does not end early, so that it compares many bytes at a time.
-        let or = |found: u8, byte: &u8| found | u8::from(ends(*byte));
+        // The search has no branches and does not end early, so that it compares many bytes at a
+        // time.
+        let is = |byte: u8, other: u8| u8::from(byte == other);
+        let ends = |byte: u8| is(byte, b'\n') | is(byte, b'\r') | is(byte, separator);
+        let or = |found: u8, byte: &u8| found | ends(*byte);
         let value = if on_one_line && value.iter().fold(0, or) != 0 {
             // In JSON, such a byte occurs only as white space between tokens.
             let line = value
                 .iter()
-                .map(|byte| if ends(*byte) { b' ' } else { *byte });
+                .map(|byte| if ends(*byte) == 0 { *byte } else { b' ' });
             Cow::Owned(line.collect())
         } else {
             Cow::Borrowed(value)
