@@ -62,13 +62,14 @@ pub fn scan_parts(
     each: &mut dyn FnMut(&Items),
 ) -> Result<(), ScanError> {
     let done = run(page, plan, items, Some(each), |job| job.all(frames));
-    if done.is_ok() {
-        return done;
-    }
+    let Err(error) = done else {
+        return Ok(());
+    };
     // A fault has an index of an item, but earlier items are discarded. So the page is scanned
-    // again.
+    // again. A borrowed page may have changed; its first fault remains an error.
     let mut all = Items::default();
-    run(page, plan, &mut all, None, |job| job.all(frames))
+    let again = run(page, plan, &mut all, None, |job| job.all(frames));
+    Err(again.err().unwrap_or(error))
 }
 
 /// Number of bytes after a line that are read with it: a block less one byte, so that a kernel
