@@ -6,10 +6,12 @@ use std::path::Path;
 
 use weir_lab::canary::Reading;
 use weir_lab::claim::Verdict;
+use weir_lab::compare::{Change, compare};
 use weir_lab::experiment::Experiment;
+use weir_lab::fingerprint::Fingerprint;
 use weir_lab::machine::Shares;
 use weir_lab::protocol::Answer;
-use weir_lab::results::{Block, BlockHead, Plan, PlannedCell, SCHEMA, Sample};
+use weir_lab::results::{Block, BlockHead, Plan, PlannedCell, ResultSet, SCHEMA, Sample};
 use weir_lab::rng::SplitMix64;
 use weir_lab::stats::bootstrap::median_interval;
 use weir_lab::stats::mann_whitney::shift;
@@ -185,6 +187,34 @@ fn equal_work_is_called_different_in_at_most_one_set_of_twenty() {
         quicker + slower <= 10,
         "{quicker} and {slower} of {EQUAL_SETS}"
     );
+}
+
+/// A stored result set in which all contenders are equal.
+fn stored(set: u64) -> tempfile::TempDir {
+    let (_, plan, blocks) = measured(set, 1.0);
+    let dir = tempfile::tempdir().unwrap();
+    let results = ResultSet::create(dir.path()).unwrap();
+    results
+        .write("experiment.toml", EXPERIMENT.as_bytes())
+        .unwrap();
+    results.write_json("plan.json", &plan).unwrap();
+    let machine = Fingerprint::default();
+    results.write_json("fingerprint.json", &machine).unwrap();
+    for block in &blocks {
+        results.write_block(block, false).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn equal_sets_fail_the_gate_in_at_most_one_of_forty_comparisons() {
+    let sets: Vec<_> = (0..=SETS).map(stored).collect();
+    let regressed = sets.windows(2).filter(|pair| {
+        let compared = compare(pair[0].path(), pair[1].path(), false).unwrap();
+        compared.count(Change::Regressed) > 0
+    });
+    let regressed = regressed.count();
+    assert!(regressed <= 1, "{regressed} of {SETS}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The checks of figures in a report, the method's own checks, and exit code 4.
 
+use std::io::Write;
+
+use weir_lab::canary::Canary;
 use weir_lab::child::{command, end_group, spawn_on};
 use weir_lab::machine::allowed_cpus;
 
@@ -389,6 +392,29 @@ fn exactly_the_blocks_with_a_disturber_are_disturbed() {
     let disturbed = rows.filter(|row| row.contains(&"disturbed"));
     let disturbed: Vec<&str> = disturbed.filter_map(|row| row.get(1).copied()).collect();
     assert_eq!(disturbed, ["3", "4"], "{report}");
+}
+
+/// As above, only on a machine without other work.
+#[test]
+fn a_neighbour_that_uses_memory_slows_the_copy_of_the_canary() {
+    if std::env::var_os("WEIR_LAB_IDLE").is_none() {
+        return;
+    }
+    let cpus = allowed_cpus();
+    let mut canary = Canary::start(env!("CARGO_BIN_EXE_weir-lab"), cpus.last().copied()).unwrap();
+    let alone = canary.read().unwrap();
+    let mut copy = lab(Path::new("."), &["contender", "canary"]);
+    copy.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut neighbour = spawn_on(&mut copy, cpus.first().copied()).unwrap();
+    // 100,000 copies take longer than the readings.
+    let lines = "load\t0\tkind=copy\nrun\t0\t100000\n";
+    let mut input = neighbour.stdin.take().unwrap();
+    input.write_all(lines.as_bytes()).unwrap();
+    let beside = canary.read().unwrap();
+    neighbour.kill().unwrap();
+    neighbour.wait().unwrap();
+    let slower = beside.copy_ms / alone.copy_ms;
+    assert!(slower > 1.1, "{alone:?} {beside:?}");
 }
 
 #[test]
