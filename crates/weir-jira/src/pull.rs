@@ -3,7 +3,8 @@
 //!
 //! Invariants:
 //! - The watermark advances only after the changes are stored; an interrupted pull resumes there.
-//! - A stored issue is replaced only by a newer version, or by a different version of equal age.
+//! - A stored issue is replaced only by a newer version, or by a different version of equal age. A
+//!   stored version with a time in the future is replaced by any other version.
 //! - An issue is removed only after the site answered 404 for it.
 
 use std::collections::btree_map::Entry;

@@ -302,7 +302,7 @@ fn contains(issue: &Value, field: &str, value: &Operand) -> bool {
     })
 }
 
-fn is_date(field: &str) -> bool {
+pub(super) fn is_date(field: &str) -> bool {
     matches!(
         field,
         "created" | "updated" | "due" | "duedate" | "resolved" | "resolutiondate"
@@ -323,6 +323,13 @@ fn date_of(issue: &Value, field: &str, zone: &TimeZone) -> Option<i64> {
 /// A time is a text, as from Jira, or a number of milliseconds, as in an index.
 fn time_of(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| time::parse(value.as_str()?))
+}
+
+/// Whether a text is a date, a time or a duration.
+pub(super) fn is_moment(text: &str) -> bool {
+    text.parse::<i64>().is_ok()
+        || time::parse_literal(text, &TimeZone::UTC).is_some()
+        || time::parse_span(text).is_some()
 }
 
 fn moment(value: &Operand, context: &Context) -> Option<i64> {

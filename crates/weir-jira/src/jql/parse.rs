@@ -1,6 +1,8 @@
 //! Parses the text of a query.
 
+use super::evaluate::{is_date, is_moment};
 use super::{Condition, JqlError, ORDER_KEYS_MAX, Operand, Operator, Query};
+use crate::time;
 
 /// Limit on the nesting of a query.
 const DEPTH_MAX: usize = 64;
@@ -147,6 +149,42 @@ fn negated(condition: Condition) -> Condition {
     }
 }
 
+/// Why the evaluator cannot compare a field with a value. Such a comparison would select no issue,
+/// without a message.
+fn undecidable(field: &str, operator: Operator, value: &Operand) -> Option<String> {
+    let orders = matches!(
+        operator,
+        Operator::Greater | Operator::GreaterEqual | Operator::Less | Operator::LessEqual
+    );
+    let dates = is_date(field);
+    match value {
+        Operand::Function(_, Some(span)) if time::parse_span(span).is_none() => {
+            Some(format!("'{span}' is not a duration such as -1w2d3h4m"))
+        }
+        Operand::Function(name, _) if (name == "currentuser") == dates => {
+            Some(format!("field '{field}' cannot be compared with it"))
+        }
+        Operand::Text(text) if dates && !is_moment(text) => {
+            Some(format!("'{text}' is not a date in this subset"))
+        }
+        Operand::Text(text) if orders && !dates && !is_bound(field, text) => Some(format!(
+            "field '{field}' has no order with '{text}' in this subset"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether the values of a field are ordered, and a text is one of them.
+fn is_bound(field: &str, text: &str) -> bool {
+    match field {
+        "id" => text.parse::<i64>().is_ok(),
+        "key" | "issue" | "issuekey" => text
+            .rsplit_once('-')
+            .is_some_and(|(_, number)| number.parse::<i64>().is_ok()),
+        _ => field.starts_with("cf[") && text.parse::<f64>().is_ok(),
+    }
+}
+
 fn sign(letters: &[char], at: usize) -> Option<&'static str> {
     let pair: String = letters.iter().skip(at).take(2).collect();
     let known = [
@@ -261,9 +299,9 @@ impl Parser {
             } else {
                 Operator::Equal
             };
-            let mut values = vec![self.operand(operator)?];
+            let mut values = vec![self.operand(&field, operator)?];
             while self.take_sign(",") {
-                values.push(self.operand(operator)?);
+                values.push(self.operand(&field, operator)?);
             }
             if !self.take_sign(")") {
                 return Err(self.wrong("a closing parenthesis was expected"));
@@ -286,7 +324,7 @@ impl Parser {
             _ => return Err(self.wrong("an operator was expected")),
         };
         self.at += 1;
-        let values = vec![self.operand(operator)?];
+        let values = vec![self.operand(&field, operator)?];
         Ok(Condition::Compare {
             field,
             operator,
@@ -294,7 +332,17 @@ impl Parser {
         })
     }
 
-    fn operand(&mut self, operator: Operator) -> Result<Operand, JqlError> {
+    fn operand(&mut self, field: &str, operator: Operator) -> Result<Operand, JqlError> {
+        let start = self.at;
+        let value = self.value(field, operator)?;
+        if let Some(what) = undecidable(field, operator, &value) {
+            self.at = start;
+            return Err(self.wrong(&what));
+        }
+        Ok(value)
+    }
+
+    fn value(&mut self, field: &str, operator: Operator) -> Result<Operand, JqlError> {
         let (quoted, text) = match self.peek() {
             Some(Token::Word(word)) => (false, word.clone()),
             Some(Token::Quoted(text)) => (true, text.clone()),
@@ -303,7 +351,8 @@ impl Parser {
         self.at += 1;
         let compares = matches!(operator, Operator::Equal | Operator::NotEqual);
         let is_empty = text.eq_ignore_ascii_case("empty") || text.eq_ignore_ascii_case("null");
-        if compares && !quoted && is_empty {
+        let is_unresolved = field == "resolution" && text.eq_ignore_ascii_case("unresolved");
+        if compares && (is_unresolved || (is_empty && !quoted)) {
             return Ok(Operand::Empty);
         }
         if quoted || !self.take_sign("(") {

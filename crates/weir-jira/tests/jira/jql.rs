@@ -852,3 +852,47 @@ fn an_empty_field_is_neither_equal_nor_unequal_to_a_value() {
         assert_eq!(matches(&parsed, &empty, &context), holds_empty, "{query}");
     }
 }
+
+#[test]
+fn unresolved_issues_have_no_resolution() {
+    let context = Context::default();
+    let open = json!({"fields": {"resolution": null}});
+    let fixed = json!({"fields": {"resolution": {"id": "41", "name": "Fixed"}}});
+    for (query, holds_open) in [
+        ("resolution = Unresolved", true),
+        ("resolution in (\"unresolved\")", true),
+        ("resolution != Unresolved", false),
+        ("NOT resolution = Unresolved", false),
+    ] {
+        let parsed = parse(query).unwrap();
+        assert_eq!(matches(&parsed, &open, &context), holds_open, "{query}");
+        assert_eq!(matches(&parsed, &fixed, &context), !holds_open, "{query}");
+    }
+}
+
+/// A comparison that the evaluator cannot decide is an error with its position, not an empty list.
+#[test]
+fn an_undecidable_comparison_is_refused() {
+    for (query, what, at) in [
+        ("priority > High", "has no order", 12),
+        ("status = Done AND created > yesterday", "is not a date", 29),
+        ("updated in (2024-11-29, soon)", "is not a date", 25),
+        ("updated >= startOfMonth(-1)", "'-1' is not a duration", 12),
+        ("due = currentUser()", "cannot be compared", 7),
+        ("assignee = now()", "cannot be compared", 12),
+        ("cf[10] >= \"2024-11-29\"", "has no order", 11),
+        ("id > AA-1", "has no order", 6),
+        ("key > AA", "has no order", 7),
+    ] {
+        let error = parse(query).unwrap_err();
+        assert!(error.what.contains(what), "{query}: {error}");
+        assert_eq!(error.at, at, "{query}: {error}");
+    }
+    for query in [
+        "updated > -1w AND created <= '2024-11-29 10:00' AND due = 2024/11/29",
+        "updated >= startOfMonth(-1w) AND id >= 7 AND key < aa-12 AND cf[10] > 1.5",
+        "reporter IN (currentUser(), EMPTY) AND due != null",
+    ] {
+        parse(query).unwrap();
+    }
+}
