@@ -60,7 +60,8 @@ enum Verb {
         #[arg(long, value_name = "DIR")]
         resume: Option<PathBuf>,
     },
-    /// Sample where contenders spend their CPU time, with `perf`: flame graphs and shares.
+    /// Sample where contenders spend their CPU time: flame graphs and shares. Uses `perf` if it is
+    /// permitted.
     Profile {
         /// Name, alias or file of the experiment.
         experiment: String,
@@ -72,7 +73,7 @@ enum Verb {
         /// Duration of each cell.
         #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
-        /// Samples a second.
+        /// Samples a second of `perf`.
         #[arg(long, value_name = "HZ", default_value_t = 1_999, value_parser = clap::value_parser!(u32).range(1..=9_999))]
         rate: u32,
         /// Add the flame graphs to this result set and regenerate its report.
