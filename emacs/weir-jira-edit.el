@@ -692,6 +692,10 @@ buffer is kept."
          (* 60 (string-to-number (or minutes "0"))))))
    (t (user-error "Not a time such as 1h30m: %s" text))))
 
+(defun weir-jira--time-text (seconds)
+  "Return SECONDS as a text for `weir-jira--seconds', without the rest of a minute."
+  (format "%dh%dm" (/ seconds 3600) (/ (% seconds 3600) 60)))
+
 (defun weir-jira-worklog (time &optional comment)
   "Log TIME of work, which ends now, on the issue at point, with COMMENT."
   (interactive (list (progn (weir-jira--key-to-change)
@@ -713,18 +717,21 @@ The comment of the worklog is then edited in a buffer."
   (interactive
    (let* ((worklog (weir-jira--worklog-or-error))
           (seconds (plist-get (weir-jira--worklog-data worklog) :seconds)))
-     (list worklog (read-string "Time: " (format "%dh%dm" (/ seconds 3600)
-                                                 (/ (% seconds 3600) 60))))))
+     (list worklog (read-string "Time: " (weir-jira--time-text seconds)))))
   (let* ((site (weir-jira--changeable))
          (key (weir-jira--key-or-error))
-         (seconds (weir-jira--seconds time))
          (base (weir-jira--edit-base site key))
          (data (weir-jira--worklog-data worklog))
+         (before (plist-get data :seconds))
+         ;; An unchanged time keeps its seconds, which the text does not show.
+         (seconds (if (equal time (weir-jira--time-text before))
+                      before
+                    (weir-jira--seconds time)))
          (text (plist-get data :text)))
     (weir-jira--edit-text
      site (format "worklog %s %s" key worklog) text
      (lambda (site new done failed)
-       (unless (and (equal new text) (= seconds (plist-get data :seconds)))
+       (unless (and (equal new text) (= seconds before))
          (weir-jira--change-then site done "edit-worklog"
                                  (list key worklog (number-to-string seconds) "" new)
                                  base failed))))))
