@@ -11,7 +11,6 @@ use weir::{Outcomes, Proposal};
 use crate::error::Failure;
 use crate::exclusive::Exclusive;
 use crate::notify::Calls;
-use crate::session::Session;
 use crate::verdict::Verdict;
 use crate::wait;
 
@@ -23,7 +22,7 @@ pub(crate) struct Pending {
     /// The calls of the tasks that wait.
     calls: Arc<Calls>,
     /// The session that sent the intentions. It stays open until this object is dropped.
-    _session: Option<Py<Session>>,
+    _session: Option<Py<PyAny>>,
 }
 
 /// The state of the verdicts.
@@ -46,7 +45,7 @@ impl Pending {
     }
 
     /// Verdicts of intentions that a session sent.
-    pub(crate) fn of_session(proposal: Proposal, session: Py<Session>) -> Self {
+    pub(crate) fn of_session(proposal: Proposal, session: Py<PyAny>) -> Self {
         Self {
             _session: Some(session),
             ..Self::new(proposal)

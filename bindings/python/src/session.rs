@@ -70,7 +70,7 @@ impl Session {
             let intentions = intention::intentions(&borrowed);
             session.with(|session| Ok(session.send(&intentions)?.into_proposal()))
         })?;
-        Ok(Pending::of_session(proposal, slf.unbind()))
+        Ok(Pending::of_session(proposal, slf.into_any().unbind()))
     }
 
     /// Sends intentions and waits for their verdicts.

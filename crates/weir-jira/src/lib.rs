@@ -31,6 +31,7 @@ pub mod rich;
 mod search;
 pub mod sim;
 pub mod site_query;
+mod stored_ops;
 pub mod time;
 mod values;
 mod wiki;

@@ -8,6 +8,7 @@ use weir::{ConsequenceOffset, ReadFrom, WeirError};
 use crate::error::Result;
 use crate::op::{self, Action, Op, SetEdit, State};
 use crate::replica::Replica;
+use crate::stored_ops::StoredOps;
 use crate::time;
 
 /// The operations of an outbox by issue.
@@ -24,15 +25,6 @@ pub struct Overlay {
 
 /// Topic of the outbox.
 const TOPIC: &str = "outbox";
-
-/// The operations of an outbox in memory: a refresh reads only the new records of the topic.
-#[derive(Debug, Default)]
-pub(crate) struct StoredOps {
-    /// Offset of the last record that was read; 0: none.
-    offset: u64,
-    /// Operations by number, with their temporary keys.
-    by_number: BTreeMap<u64, Op>,
-}
 
 impl StoredOps {
     fn refresh(&mut self, replica: &Replica) -> Result<()> {

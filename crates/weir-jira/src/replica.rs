@@ -13,7 +13,7 @@ use weir::{ErrorCode, Expect, SCAN_KEYS_MAX, Topic, TxnOp, Weir, WeirError};
 
 use crate::client::Deployment;
 use crate::error::{JiraError, Result};
-use crate::overlay::StoredOps;
+use crate::stored_ops::StoredOps;
 
 /// The largest value, in bytes, that the store of a replica must accept: issues can have megabytes
 /// of text.
