@@ -120,7 +120,7 @@
         (should (equal (plist-get locked :path) directory))
         (should (= (plist-get locked :pid) (emacs-pid))))
       (let ((failed (funcall data (should-error (weir-open "/dev/null/store") :type 'weir-storage))))
-        (should (equal (plist-get failed :path) "/dev/null/store"))
+        (should (string-prefix-p "/dev/null" (plist-get failed :path)))
         ;; ENOTDIR
         (should (= (plist-get failed :os-error) 20)))
       (weir-await (weir-create store "t"))
