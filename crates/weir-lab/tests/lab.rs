@@ -9,6 +9,7 @@ mod quick;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -433,21 +434,12 @@ fn kills() -> u64 {
 /// Waits until no process that lab `lab` started runs, and checks that their sockets in the
 /// laboratory `dir` are closed.
 fn assert_nothing_is_left(lab: u32, dir: &Path) {
-    let limit = Timespec {
-        tv_sec: 60,
-        tv_nsec: 0,
-    };
     while let Some(process) = started_by(lab).next() {
         // A process that has ended meanwhile has no handle.
         let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else {
             continue;
         };
-        let mut ended = [PollFd::new(&handle, PollFlags::IN)];
-        assert_eq!(
-            poll(&mut ended, Some(&limit)).unwrap(),
-            1,
-            "a process is left"
-        );
+        assert!(ends(&handle), "a process is left");
     }
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table
@@ -513,34 +505,62 @@ fn a_run_killed_at_any_moment_can_be_resumed() {
     }
 }
 
+/// Starts a lab whose contender reads nothing. Returns it with the handle of the contender.
+fn start_unresponsive(mode: &str) -> (TempDir, std::process::Child, OwnedFd) {
+    let script = "echo $$ > {root}/new; mv {root}/new {root}/pid; exec sleep 600";
+    let contender = format!(
+        "[[contender]]\nname = \"unresponsive\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\"]\n"
+    );
+    let text = experiment(1.5, &contender).replace("\"inproc\"", &format!("\"{mode}\""));
+    let dir = laboratory(&text.replace("samples = 3", "samples = 3\ntimeout_s = 100000"));
+    let words = ["run", "t", "--allow-debug", "--only", "unresponsive"];
+    let mut child = lab(dir.path(), &words).spawn().unwrap();
+    let pid = loop {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        if let Ok(pid) = fs::read_to_string(dir.path().join("pid")) {
+            break Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+        }
+        std::thread::yield_now();
+    };
+    let contender = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    (dir, child, contender)
+}
+
+/// Whether the process of `handle` ends within a minute.
+fn ends(handle: &OwnedFd) -> bool {
+    // The handle of a process becomes readable when the process ends.
+    let mut ended = [PollFd::new(handle, PollFlags::IN)];
+    let limit = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    poll(&mut ended, Some(&limit)).unwrap() == 1
+}
+
 #[test]
 fn no_contender_outlives_a_killed_lab() {
-    // The contender reads nothing.
-    let script = "echo $$ > {root}/new; mv {root}/new {root}/pid; exec sleep 600";
     for mode in ["inproc", "process"] {
-        let contender = format!(
-            "[[contender]]\nname = \"unresponsive\"\ncommand = [\"/bin/sh\", \"-c\", \"{script}\"]\n"
-        );
-        let text = experiment(1.5, &contender).replace("\"inproc\"", &format!("\"{mode}\""));
-        let dir = laboratory(&text);
-        let words = ["run", "t", "--allow-debug", "--only", "unresponsive"];
-        let mut child = lab(dir.path(), &words).spawn().unwrap();
-        let pid = loop {
-            assert!(child.try_wait().unwrap().is_none(), "it ended early");
-            if let Ok(pid) = fs::read_to_string(dir.path().join("pid")) {
-                break Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
-            }
-            std::thread::yield_now();
-        };
-        let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        let (_dir, mut child, contender) = start_unresponsive(mode);
         send(&child, Signal::KILL);
         child.wait().unwrap();
-        let mut ended = [PollFd::new(&handle, PollFlags::IN)];
-        let limit = Timespec {
-            tv_sec: 60,
-            tv_nsec: 0,
+        assert!(ends(&contender), "{mode}");
+    }
+}
+
+#[test]
+fn a_second_interrupt_ends_a_lab_that_waits_for_a_contender() {
+    for mode in ["inproc", "process"] {
+        let (_dir, mut child, contender) = start_unresponsive(mode);
+        // Two signals that arrive together count as one.
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            send(&child, Signal::INT);
+            std::thread::yield_now();
         };
-        assert_eq!(poll(&mut ended, Some(&limit)).unwrap(), 1, "{mode}");
+        assert_eq!(status.code(), Some(130), "{mode}");
+        assert!(ends(&contender), "{mode}");
     }
 }
 
@@ -759,13 +779,7 @@ fn a_guarded_server_ends_when_its_starter_is_killed() {
     }
     starter.kill().unwrap();
     starter.wait().unwrap();
-    // The handle of a process becomes readable when the process ends.
-    let mut ended = [PollFd::new(&handle, PollFlags::IN)];
-    let limit = Timespec {
-        tv_sec: 60,
-        tv_nsec: 0,
-    };
-    assert_eq!(poll(&mut ended, Some(&limit)).unwrap(), 1, "it still runs");
+    assert!(ends(&handle), "it still runs");
 }
 
 #[test]
