@@ -342,6 +342,10 @@ export interface GroupInfo {
   readonly mode: GroupMode
   /** All records up to this offset are acknowledged. */
   readonly cursor: bigint
+  /** No record after this offset was delivered. */
+  readonly frontier: bigint
+  /** Offset of the newest record of the topic. */
+  readonly last: bigint
   /** Number of offsets that are not acknowledged. */
   readonly lag: bigint
   /** Number of records that members have claimed. */
@@ -352,6 +356,8 @@ export interface GroupInfo {
   readonly redeliveries: bigint
   /** Number of records that became dead letters. */
   readonly deadLettered: bigint
+  /** Number of dead letters that are not written yet. */
+  readonly unwrittenDeadLetters: bigint
   /** Length of a lease in milliseconds. */
   readonly leaseMs: bigint
   /** Number of deliveries after which a record becomes a dead letter; 0: never. */
@@ -601,8 +607,13 @@ export interface OpenOptions {
   intervalMs?: number
   /** Whether to create a store if the directory has none. Default: true. */
   create?: boolean
+  /** Whether to connect to the server that has the directory open, if there is one. Default: false. */
+  orConnect?: boolean
   /** A name that is reported to others who find the store locked. */
   program?: string
+  /** Limits of a key and a value in bytes. Default: 1 KiB and 1 MiB. */
+  keyBytesMax?: Int
+  valueBytesMax?: Int
   /** Bytes of the log after the last snapshot at which a new one is created. Default: 1 GiB. */
   snapshotLogBytes?: Int
   /** Bytes of a log segment. Default: 64 MiB. */

@@ -378,8 +378,8 @@ class Store {
     this.#inner = inner
     this.#parent = parent
   }
-  static async open(path, { durability, intervalMs, create, program, ...numbers } = {}) {
-    const nativeOptions = { durability, intervalMs, create, program, settings: settings(numbers) }
+  static async open(path, { durability, intervalMs, create, orConnect, program, ...numbers } = {}) {
+    const nativeOptions = { durability, intervalMs, create, orConnect, program, settings: settings(numbers) }
     const directory = path instanceof URL ? fileURLToPath(path) : String(path)
     return new Store(await settle(() => native.open(directory, nativeOptions)))
   }

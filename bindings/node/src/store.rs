@@ -36,6 +36,7 @@ pub struct OpenIn {
     pub durability: Option<String>,
     pub interval_ms: Option<f64>,
     pub create: Option<bool>,
+    pub or_connect: Option<bool>,
     pub program: Option<String>,
     pub settings: Option<Vec<Setting>>,
 }
@@ -130,11 +131,22 @@ pub fn open(env: &Env, path: String, from_js: OpenIn) -> napi::Result<Object<'_>
         match setting.name.as_str() {
             "snapshotLogBytes" => options.snapshot_log_bytes = value,
             "logSegmentBytes" => options.log_segment_bytes = value,
+            "keyBytesMax" => {
+                options.limits.key_bytes_max = usize::try_from(value).unwrap_or(usize::MAX);
+            }
+            "valueBytesMax" => {
+                options.limits.value_bytes_max = usize::try_from(value).unwrap_or(usize::MAX);
+            }
             other => return Err(Failure::option("an option", other).into()),
         }
     }
+    let or_connect = from_js.or_connect.unwrap_or(false);
     promise(env, move || {
-        Ok(Store::new(Weir::open_with(path, &options)?))
+        Ok(Store::new(if or_connect {
+            Weir::open_or_connect(path, &options, &ConnectOptions::default())?
+        } else {
+            Weir::open_with(path, &options)?
+        }))
     })
 }
 

@@ -44,6 +44,25 @@ test('a bigint is a JSON scalar, and NaN is not', () => {
   }
 })
 
+test('a store has limits of keys and values', async (t) => {
+  const options = { durability: 'memory', orConnect: true, keyBytesMax: 4, valueBytesMax: 8n }
+  const { topic } = await openStore(t, options)
+  ;(await topic.put('1234', '12345678')).check()
+  for (const [key, value] of [['12345', ''], ['1234', '123456789']]) {
+    await assert.rejects(topic.put(key, value), { code: 'TOO_LARGE' })
+  }
+})
+
+test('the state of a group has its positions', async (t) => {
+  const { topic } = await openStore(t)
+  for (const value of ['a', 'b', 'c']) await topic.append(value)
+  const group = await topic.group('g')
+  assert.strictEqual((await group.claim(2)).length, 2)
+  const { cursor, frontier, last, unwrittenDeadLetters } = await group.info()
+  assert.ok(cursor < frontier && frontier <= last, `${cursor} ${frontier} ${last}`)
+  assert.deepStrictEqual([last, unwrittenDeadLetters], [4n, 0n])
+})
+
 test('half of a surrogate pair is an error', async (t) => {
   const { topic } = await openStore(t)
   for (const half of ['\ud800', 'a\udc00']) {

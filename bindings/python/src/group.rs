@@ -266,6 +266,10 @@ pub(crate) struct GroupInfo {
     mode: &'static str,
     /// All records up to this offset are acknowledged.
     cursor: u64,
+    /// No record after this offset was delivered.
+    frontier: u64,
+    /// Offset of the newest record of the topic.
+    last: u64,
     /// Number of offsets that are not acknowledged.
     lag: u64,
     /// Number of records that members have claimed.
@@ -276,6 +280,8 @@ pub(crate) struct GroupInfo {
     redeliveries: u64,
     /// Number of records that became dead letters.
     dead_lettered: u64,
+    /// Number of dead letters that are not written yet.
+    unwritten_dead_letters: u64,
     /// Length of a lease in milliseconds.
     lease_ms: u64,
     /// Number of deliveries after which a record becomes a dead letter; 0: never.
@@ -291,11 +297,14 @@ impl From<weir::GroupInfo> for GroupInfo {
             name: info.name,
             mode: info.mode.name(),
             cursor: info.cursor.0,
+            frontier: info.frontier.0,
+            last: info.last.0,
             lag: info.lag,
             leased: info.leased,
             waiting: info.waiting,
             redeliveries: info.redeliveries,
             dead_lettered: info.dead_lettered,
+            unwritten_dead_letters: info.unwritten_dead_letters,
             lease_ms: info.lease_ms,
             attempts_max: info.attempts_max,
             dead_letters: info.dead_letters,

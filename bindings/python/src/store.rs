@@ -67,12 +67,14 @@ impl Store {
 /// `durability` is when a write is acknowledged: "group" (after a sync that several writes share),
 /// "each" (after a sync of its own), "interval" (after the write; there is a sync every
 /// `interval_ms`), "memory" (after the write). Without `create`, a directory without a store is an
-/// error.
+/// error. `key_bytes_max` and `value_bytes_max` limit keys (default 1 KiB) and values (default 1
+/// MiB) in bytes. With `or_connect`, connects to the server that has the directory open, if there
+/// is one, through its socket.
 ///
 /// Raises StoreError: LOCKED if another process has the store open, DAMAGED, FORMAT_NEWER, and
 /// others.
 #[pyfunction]
-#[pyo3(signature = (path, *, durability="group", interval_ms=1000, create=true, program=None, snapshot_log_bytes=None, log_segment_bytes=None))]
+#[pyo3(signature = (path, *, durability="group", interval_ms=1000, create=true, program=None, snapshot_log_bytes=None, log_segment_bytes=None, key_bytes_max=None, value_bytes_max=None, or_connect=false))]
 pub(crate) fn open(
     py: Python<'_>,
     path: PathBuf,
@@ -82,6 +84,9 @@ pub(crate) fn open(
     program: Option<String>,
     snapshot_log_bytes: Option<u64>,
     log_segment_bytes: Option<u64>,
+    key_bytes_max: Option<usize>,
+    value_bytes_max: Option<usize>,
+    or_connect: bool,
 ) -> PyResult<Store> {
     let mut options = OpenOptions {
         durability: options::durability(durability, interval_ms)?,
@@ -97,8 +102,19 @@ pub(crate) fn open(
     if let Some(bytes) = log_segment_bytes {
         options.log_segment_bytes = bytes;
     }
+    if let Some(bytes) = key_bytes_max {
+        options.limits.key_bytes_max = bytes;
+    }
+    if let Some(bytes) = value_bytes_max {
+        options.limits.value_bytes_max = bytes;
+    }
     let opened = wait::interruptible(py, || {
-        Weir::open_with(path, &options).map_err(Failure::from)
+        let opened = if or_connect {
+            Weir::open_or_connect(path, &options, &ConnectOptions::default())
+        } else {
+            Weir::open_with(path, &options)
+        };
+        opened.map_err(Failure::from)
     })?;
     Ok(Store::new(opened))
 }

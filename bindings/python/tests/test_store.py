@@ -511,6 +511,25 @@ def test_a_record_prints_its_fields(topic: weir.Topic) -> None:
     assert repr(topic.at(7)).endswith(r'key="a\n9 PUT b" value="x\u{1b}[2J\ty">')
 
 
+def test_a_store_has_limits_of_keys_and_values(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with weir.open(path, key_bytes_max=4, value_bytes_max=8, or_connect=True) as store:
+        topic = store.topic("t")
+        topic.ensure()
+        topic.put("1234", "12345678").check()
+        for key, value in (("12345", ""), ("1234", "123456789")):
+            with pytest.raises(weir.RefusalError, match="TOO_LARGE"):
+                topic.put(key, value)
+
+
+def test_the_state_of_a_group_has_its_positions(topic: weir.Topic) -> None:
+    topic.batch([weir.Put("", str(n)) for n in range(3)])
+    group = topic.group("g")
+    assert len(group.claim(2)) == 2
+    info = group.info()
+    assert info.cursor < info.frontier <= info.last == 4 and info.unwritten_dead_letters == 0
+
+
 def test_an_error_can_be_copied_and_sent_to_another_process() -> None:
     with pytest.raises(weir.QueryError, match="SYNTAX") as raised:
         weir.Query(where="@.n >")

@@ -28,6 +28,9 @@ def open(
     program: str | None = None,
     snapshot_log_bytes: int | None = None,
     log_segment_bytes: int | None = None,
+    key_bytes_max: int | None = None,
+    value_bytes_max: int | None = None,
+    or_connect: bool = False,
 ) -> Store:
     """Opens the store in a directory, or creates one."""
 def connect(
@@ -718,6 +721,12 @@ class GroupInfo:
     def cursor(self) -> int:
         """All records up to this offset are acknowledged."""
     @property
+    def frontier(self) -> int:
+        """No record after this offset was delivered."""
+    @property
+    def last(self) -> int:
+        """Offset of the newest record of the topic."""
+    @property
     def lag(self) -> int:
         """Number of offsets that are not acknowledged."""
     @property
@@ -732,6 +741,9 @@ class GroupInfo:
     @property
     def dead_lettered(self) -> int:
         """Number of records that became dead letters."""
+    @property
+    def unwritten_dead_letters(self) -> int:
+        """Number of dead letters that are not written yet."""
     @property
     def lease_ms(self) -> int:
         """Length of a lease in milliseconds."""

@@ -98,6 +98,9 @@ async def open(
     program: str | None = None,
     snapshot_log_bytes: int | None = None,
     log_segment_bytes: int | None = None,
+    key_bytes_max: int | None = None,
+    value_bytes_max: int | None = None,
+    or_connect: bool = False,
 ) -> Store:
     """Opens the store in a directory; see `weir.open`."""
     store = await _pool.run(
@@ -109,6 +112,9 @@ async def open(
         program=program,
         snapshot_log_bytes=snapshot_log_bytes,
         log_segment_bytes=log_segment_bytes,
+        key_bytes_max=key_bytes_max,
+        value_bytes_max=value_bytes_max,
+        or_connect=or_connect,
     )
     return Store(store)
 
