@@ -31,12 +31,15 @@ pub(super) struct Cutter {
     string: StringState,
     /// Whether the array has ended, or has not started.
     over: bool,
-    /// The last comma between two elements.
+    /// Whether an element has begun since the start of the array or the last comma.
+    has_element: bool,
+    /// The last comma after an element.
     comma: Option<usize>,
 }
 
 impl Cutter {
-    /// Reads the new bytes of `page`. Returns the last comma between two elements.
+    /// Reads the new bytes of `page`. Returns the last comma after an element. Without an element,
+    /// the piece before the comma would be an empty array, which is valid.
     pub(super) fn scan(&mut self, page: &[u8]) -> Option<usize> {
         for (at, byte) in page.iter().enumerate().skip(self.at) {
             if self.over {
@@ -47,16 +50,26 @@ impl Cutter {
                 continue;
             }
             match byte {
-                b'"' if self.depth > 0 => self.string.open = true,
-                b'[' => self.depth += 1,
-                b'{' if self.depth > 0 => self.depth += 1,
-                b']' | b'}' if self.depth > 1 => self.depth -= 1,
-                b',' if self.depth == 1 => self.comma = Some(at),
-                b' ' | b'\t' | b'\n' | b'\r' => {}
+                b'[' if self.depth == 0 => {
+                    self.depth = 1;
+                    continue;
+                }
+                b',' if self.depth == 1 => {
+                    if self.has_element {
+                        self.comma = Some(at);
+                    }
+                    self.has_element = false;
+                    continue;
+                }
+                b' ' | b'\t' | b'\n' | b'\r' => continue,
                 _ if self.depth == 0 => self.over = true,
+                b'"' => self.string.open = true,
+                b'[' | b'{' => self.depth += 1,
+                b']' | b'}' if self.depth > 1 => self.depth -= 1,
                 b']' | b'}' => self.over = true,
                 _ => {}
             }
+            self.has_element = true;
         }
         self.at = page.len();
         self.comma
@@ -99,13 +112,13 @@ impl ValueCutter {
 }
 
 /// Checks the last page of an array that was cut after a comma. The page starts with an added
-/// bracket; if no element follows the comma, the page is replaced by invalid JSON.
+/// bracket; if no element follows the comma, the page becomes invalid JSON at the closing bracket.
 pub(super) fn last(page: &mut Vec<u8>) {
-    let mut inside = page.iter().skip(1);
-    let first = inside.find(|byte| !byte.is_ascii_whitespace());
-    if first == Some(&b']') {
+    let mut inside = page.iter().enumerate().skip(1);
+    let first = inside.find(|(_, byte)| !byte.is_ascii_whitespace());
+    if let Some((at, b']')) = first {
         // The comma was not between two elements.
-        *page = b"[,]".to_vec();
+        page.insert(at, b',');
     }
 }
 
@@ -131,6 +144,12 @@ mod tests {
         assert_eq!(comma("[1],2,3"), None);
         assert_eq!(comma("{\"a\":[1,2]"), None);
         assert_eq!(comma("1,2"), None);
+        assert_eq!(comma("[{\"a\":1},[2],{"), Some(12));
+        // A comma without an element before it is not the end of a piece.
+        assert_eq!(comma("[ ,"), None);
+        assert_eq!(comma("[1, ,"), Some(2));
+        assert_eq!(comma("[1,,2,"), Some(5));
+        assert_eq!(comma("[,\"\","), Some(4));
     }
 
     #[test]
@@ -157,7 +176,7 @@ mod tests {
             last(&mut page);
             assert_eq!(page, expect.as_bytes());
         };
-        check("[ ]\n", "[,]");
+        check("[ ]\n", "[ ,]\n");
         check("[ 1]", "[ 1]");
         check("[", "[");
     }

@@ -712,11 +712,18 @@ fn the_page_size_does_not_change_the_results() {
         ("c.json", "[1,,2]"),
         ("d.json", "[1,2],3"),
         ("e.json", "[1,2"),
+        ("f.json", "[1 ,  ]"),
+        ("g.json", "[,1]"),
     ] {
         place.write(name, text);
-        for size in ["1B", "1MiB"] {
+        let error = |size: &str| {
             let done = place.words(&["query", name, "--page-size", size]);
             assert_eq!(done.code, 65, "{name} {size} {}", done.text());
+            let (_, byte) = done.err.split_once("at byte ").unwrap();
+            byte.split_once(',').unwrap().0.to_owned()
+        };
+        for size in ["1B", "2B", "3B", "4B", "5B"] {
+            assert_eq!(error(size), error("1MiB"), "{name} {size}");
         }
     }
     // The query resumes in the middle.
