@@ -53,7 +53,8 @@ func (s Source) EnqueueFramed(page, next []byte, frames Frames) error {
 
 // EnqueuePinned lends a page to the query without a copy. The bytes must not be
 // changed until the query, and all result pages that refer to them, are released.
-// Then returned is called, if not nil, on any goroutine that uses this package.
+// Then returned is called, if not nil, on any goroutine that uses this package, or on one
+// of the collector. It must not block.
 func (s Source) EnqueuePinned(page, next []byte, returned func(page []byte)) error {
 	defer runtime.KeepAlive(s.query)
 	cookie := pins.add(page, returned)
