@@ -133,6 +133,16 @@ fn order_key(issue: &Value, field: &str) -> (i64, String) {
             let count: i64 = count.parse().unwrap_or(0);
             (0, format!("{project}\0{count:012}"))
         }
+        // The ids of the priorities of a new site ascend from the highest to the lowest priority.
+        "priority" => {
+            let id = number(&issue["fields"]["priority"]["id"]);
+            let order = if id == 0 {
+                i64::MIN
+            } else {
+                id.saturating_neg()
+            };
+            (order, first_text(issue, field))
+        }
         "assignee" | "reporter" | "creator" => {
             let name = issue["fields"][field]["displayName"].as_str();
             (

@@ -3,7 +3,7 @@
 //! The naive evaluator reads the facts from which an issue was generated, not its JSON. It has the
 //! query as a tree, of which the evaluators under test get the text.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use serde_json::{Value, json};
 use weir::{Durability, OpenOptions, Weir};
@@ -319,7 +319,11 @@ impl Facts {
             "summary" => words(&self.summary).cmp(&words(&other.summary)),
             "status" => STATUSES[self.status][1].cmp(STATUSES[other.status][1]),
             "assignee" => name(self.people[0], &PEOPLE).cmp(&name(other.people[0], &PEOPLE)),
-            "priority" => name(self.priority, &PRIORITIES).cmp(&name(other.priority, &PRIORITIES)),
+            // The first one is the highest.
+            "priority" => {
+                let order = |facts: &Self| facts.priority.map(Reverse);
+                order(self).cmp(&order(other))
+            }
             "labels" => {
                 let first = |facts: &Self| facts.labels.first().map(|at| LABELS[*at]);
                 first(self).cmp(&first(other))
