@@ -448,32 +448,47 @@ fn a_checkpoint_does_not_belong_to_a_file_that_replaced_its_file() {
     assert!(refused && done.out.is_empty(), "{}", done.err);
 }
 
-/// The position is read as the start of a page, so another text must not mean the first page.
+/// Writes the XXH3 hash of all other bytes into the last eight.
+fn seal(token: &mut [u8], seed: u64) {
+    let (body, sum) = token.split_at_mut(token.len() - 8);
+    let hash = twox_hash::XxHash3_64::oneshot_with_seed(seed, body);
+    sum.copy_from_slice(&hash.to_le_bytes());
+}
+
+/// A position that is not a number is not the start of the file or topic.
 #[test]
 fn a_checkpoint_with_a_forged_position_is_refused() {
     let place = Place::new();
-    let lines: String = (100..120).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    let lines: String = (100..400).map(|n| format!("{{\"n\":{n}}}\n")).collect();
     place.write("a.ndjson", lines);
-    // Pages of five lines of ten bytes: the run ends in the second page.
-    let words = ["query", "a.ndjson", "--page-size", "50", "-n", "7"];
-    let words = [&words[..], &["--checkpoint", "here"]].concat();
-    place.words(&words).ok();
-    let mut bytes = std::fs::read(place.path("here")).unwrap();
-    let position = bytes
-        .windows(3)
-        .rposition(|part| part == b"\x0250")
-        .unwrap();
-    bytes[position + 1..position + 3].copy_from_slice(b"x0");
-    // The token begins after the empty line, and ends with its checksum.
-    let token = 2 + bytes.windows(2).position(|part| part == b"\n\n").unwrap();
-    let end = bytes.len() - 8;
-    let sum = twox_hash::XxHash3_64::oneshot_with_seed(5, &bytes[token..end]);
-    bytes[end..].copy_from_slice(&sum.to_le_bytes());
-    place.write("here", bytes);
-    let done = place.words(&words);
-    assert!(done.code != 0 && done.out.is_empty());
-    assert!(done.err.contains("(E706)"), "{}", done.err);
-    assert!(done.err.contains("position"), "{}", done.err);
+    place.run("import a.ndjson -t t -q").ok();
+    // The file has pages of five lines of ten bytes. Both runs end between the results 261 to 270.
+    let file = ["query", "a.ndjson", "--page-size", "50", "-n", "262"];
+    let topic = ["query", "--topic", "t", "-n", "262"];
+    for (words, name, position) in [(&file[..], "a", b"\x0426"), (&topic[..], "b", b"\x0326")] {
+        let words = [words, &["--checkpoint", name]].concat();
+        place.words(&words).ok();
+        let mut bytes = std::fs::read(place.path(name)).unwrap();
+        let at = bytes.windows(3).rposition(|part| part == position);
+        bytes[at.unwrap() + 1] = b'x';
+        // The token begins after the empty line.
+        let token = 2 + bytes.windows(2).position(|part| part == b"\n\n").unwrap();
+        let token = &mut bytes[token..];
+        if name == "a" {
+            seal(token, 5);
+        } else {
+            // A version, a flag and a number precede the token of the engine.
+            let head = 3 + token[2..].iter().position(|byte| *byte < 0x80).unwrap();
+            let end = token.len() - 8;
+            seal(&mut token[head..end], 5);
+            seal(token, 6);
+        }
+        place.write(name, bytes);
+        let done = place.words(&words);
+        assert!(done.code != 0 && done.out.is_empty(), "{}", done.text());
+        assert!(done.err.contains("(E706)"), "{}", done.err);
+        assert!(done.err.contains("position"), "{}", done.err);
+    }
 }
 
 /// Kills a query in the middle of its output. Checks the complete lines that it printed, and returns

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::{ConsequenceOffset, IntentionOffset};
+use weir_core::{ConsequenceOffset, ErrorCode, IntentionOffset};
 use weir_query::{Frames, Meta, QueryError, item_of, span_in};
 use weir_store::{Page, ReadFrom};
 
@@ -114,8 +114,12 @@ impl Reading {
             }
             Records::Log(reader) => reader,
         };
-        let after = std::str::from_utf8(from.unwrap_or(b"0"));
-        let after: u64 = after.ok().and_then(|at| at.parse().ok()).unwrap_or(0);
+        let after = std::str::from_utf8(from.unwrap_or(b"0")).ok();
+        let after = after.and_then(|at| at.parse::<u64>().ok());
+        let after = after.ok_or_else(|| {
+            let what = "the position in a topic is not a number";
+            QueryError::about(ErrorCode::TokenCorrupt, what)
+        })?;
         if after > 0 && reader.position().0 <= after {
             reader.seek(ConsequenceOffset(after));
         }
