@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_scan::{Bindings, OutOfSteps, Path, PatternText, Span, Value};
+use weir_scan::{Bindings, Items, OutOfSteps, Path, PatternText, Span, Value};
 
 use crate::buffer::Buffer;
 use crate::constant::Constant;
@@ -131,13 +131,17 @@ impl Filter {
         self.metas.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns whether an item outside of any page passes the filter.
+    /// Returns whether an item outside of any page passes the filter. `found` has the item, and
+    /// the values of `paths` in it.
     pub(crate) fn matches_item(
         &self,
         item: &[u8],
+        found: &Items,
         bound: &dyn Bindings,
     ) -> Result<bool, OutOfSteps> {
-        self.expression.matches(item, bound)
+        let span = found.item(0).unwrap_or_default();
+        self.expression
+            .matches_found(item, span, found.values(0), bound)
     }
 
     /// Returns the paths that the filter reads, in the order of the first columns.
