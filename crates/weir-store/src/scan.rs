@@ -151,6 +151,33 @@ impl Store {
         from: &[u8],
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
+        Ok(self.keys(topic, prefix, from, (limit, usize::MAX))?.0)
+    }
+
+    /// As `scan`, but the list ends with the key that reaches `bytes_max` bytes of keys. Also
+    /// returns whether there are more keys.
+    ///
+    /// # Errors
+    /// As for [`scan`](Self::scan).
+    pub fn scan_page(
+        &self,
+        topic: &str,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<(Vec<KeyEntry>, bool), StoreError> {
+        let from = after.map(key_after).unwrap_or_default();
+        self.keys(topic, prefix, &from, (limit, bytes_max))
+    }
+
+    fn keys(
+        &self,
+        topic: &str,
+        prefix: &[u8],
+        from: &[u8],
+        (limit, bytes_max): (usize, usize),
+    ) -> Result<(Vec<KeyEntry>, bool), StoreError> {
         let id = self.engine.machine.read().topic(topic).map(|view| view.id);
         let id = id.ok_or_else(|| StoreError::TopicUnknown {
             name: topic.to_owned(),
@@ -172,24 +199,30 @@ impl Store {
             }
         };
         let Some(keys) = machine.topic_by_id(id).and_then(|view| view.keys) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         };
         let start = order
             .keys
             .partition_point(|(key, _)| **key < *prefix || **key < *from);
-        let mut found = Vec::new();
+        let limit = limit.min(SCAN_KEYS_MAX);
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for (key, slot) in order.keys.get(start..).unwrap_or(&[]) {
-            if !key.starts_with(prefix) || found.len() >= limit.min(SCAN_KEYS_MAX) {
+            if !key.starts_with(prefix) {
                 break;
             }
-            if let Some((_, Some(offset))) = keys.slot(*slot) {
-                found.push(KeyEntry {
-                    key: key.clone(),
-                    offset,
-                });
+            let Some((_, Some(offset))) = keys.slot(*slot) else {
+                continue;
+            };
+            if found.len() >= limit || bytes >= bytes_max {
+                return Ok((found, true));
             }
+            bytes += key.len();
+            found.push(KeyEntry {
+                key: key.clone(),
+                offset,
+            });
         }
-        Ok(found)
+        Ok((found, false))
     }
 
     /// Returns the offset of the record with the current value of a key, without reading the
@@ -275,14 +308,48 @@ mod tests {
     use super::*;
     use crate::options::{Durability, OpenOptions};
 
-    #[test]
-    fn views_of_destroyed_topics_are_dropped() {
-        let directory = tempfile::tempdir().unwrap();
+    fn open(directory: &std::path::Path) -> Store {
         let options = OpenOptions {
             durability: Durability::Memory,
             ..OpenOptions::default()
         };
-        let store = Store::open(directory.path(), &options).unwrap();
+        Store::open(directory, &options).unwrap()
+    }
+
+    #[test]
+    fn a_page_of_keys_ends_after_its_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path());
+        let (options, value) = (&TopicOptions::default(), &b"v"[..]);
+        let puts = ["aaa", "bbb", "ccc", "ddd"].map(|key| Operation::Put {
+            key: key.as_bytes(),
+            value,
+        });
+        let delete = Operation::Delete { key: b"ddd" };
+        let all = [Operation::Create { options }].into_iter().chain(puts);
+        let all: Vec<_> = (all.chain([delete]))
+            .map(|operation| Intention::new("t", operation))
+            .collect();
+        store.propose(&all).unwrap().wait().unwrap();
+        let page = |after: Option<&str>, limit, bytes_max| {
+            let after = after.map(str::as_bytes);
+            let page = store.scan_page("t", b"", after, limit, bytes_max);
+            let (keys, more) = page.unwrap();
+            let keys = keys.iter().map(|entry| entry.key.to_vec());
+            (String::from_utf8(keys.flatten().collect()).unwrap(), more)
+        };
+        assert_eq!(page(None, 10, 3), ("aaa".to_owned(), true));
+        assert_eq!(page(None, 10, 4), ("aaabbb".to_owned(), true));
+        assert_eq!(page(Some("aaa"), 10, 4), ("bbbccc".to_owned(), false));
+        assert_eq!(page(Some("aaa"), 1, 100), ("bbb".to_owned(), true));
+        assert_eq!(page(Some("ccc"), 10, 4), (String::new(), false));
+        assert_eq!(page(None, 0, 100), (String::new(), true));
+    }
+
+    #[test]
+    fn views_of_destroyed_topics_are_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path());
         let options = &TopicOptions::default();
         let (key, value) = (&b"k"[..], &b"v"[..]);
         let create = |topic: &str| {

@@ -276,3 +276,23 @@ fn an_atomic_batch_with_too_many_items_is_refused() {
     let reply = world.ask(line, "Content-Type: application/x-ndjson", &body);
     assert_eq!(reply.status, 413, "{}", reply.text());
 }
+
+#[test]
+fn a_page_of_long_keys_is_bounded() {
+    const KEYS: usize = 1100;
+    let world = with_topic(&[]);
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("{number:01000}")).collect();
+    let puts = keys.iter().map(|key| {
+        let (key, value) = (key.as_bytes(), &b"1"[..]);
+        Intention::new("t", Operation::Put { key, value })
+    });
+    let puts: Vec<_> = puts.collect();
+    world.store.propose(&puts).unwrap().wait().unwrap();
+    // 1049 keys are the first ones that have 1 MiB.
+    let page = world.ask("GET /v1/topics/t/keys?limit=10000", "", b"");
+    assert_eq!(page.get("weir-count"), Some("1049"));
+    let next = page.get("link").unwrap().split(['<', '>']).nth(1).unwrap();
+    let rest = world.ask(&format!("GET {next}"), "", b"");
+    assert_eq!(rest.get("weir-count"), Some("51"));
+    assert_eq!(rest.get("link"), None);
+}

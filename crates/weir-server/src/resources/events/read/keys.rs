@@ -11,7 +11,7 @@ use crate::http::problem::Problem;
 use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::limits::budget::Reservation;
-use crate::limits::{PAGE_BYTES_MAX, PAGE_RECORDS};
+use crate::limits::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS};
 use crate::resources::consistency;
 use crate::resources::context::{Call, Edge};
 use crate::resources::reading::{self, Attempt};
@@ -39,8 +39,8 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let reservation = Reservation::new(&edge.shared.admission.answers);
     let ((writer, next), reservation) =
         reading::read(&edge.shared, reservation, move |reservation| {
-            let found = store
-                .scan(&topic, &prefix, after.as_deref(), limit)
+            let (found, more) = store
+                .scan_page(&topic, &prefix, after.as_deref(), limit, PAGE_BYTES)
                 .map_err(|error| store_error(&error))?;
             let mut writer = Writer::new(form);
             let mut last = None;
@@ -81,8 +81,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
                 }
                 last = Some(entry.key.clone());
             }
-            let more =
-                found.len() == limit || last.as_ref() != found.last().map(|entry| &entry.key);
+            let more = more || last.as_ref() != found.last().map(|entry| &entry.key);
             Ok(Attempt::Done((writer, last.filter(|_| more))))
         })
         .await?;
