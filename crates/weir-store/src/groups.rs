@@ -11,8 +11,8 @@ use weir_core::group::{Hashes, Offsets, key_hash};
 use weir_core::limits::GROUP_LIST_MAX;
 use weir_core::machine::groups::{EntryState, Group, KeyGate, Owner};
 use weir_core::{
-    Commit, ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep, Intention, Operation,
-    Outcome, Record, RecordKind,
+    Commit, ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupName, GroupStep, Intention,
+    Operation, Outcome, Record, RecordKind,
 };
 
 use crate::error::StoreError;
@@ -180,6 +180,20 @@ impl Store {
             info.oldest_ms = self.oldest(info);
         }
         Ok(infos)
+    }
+
+    /// The names of the groups of a topic that are greater than `after`, in ascending order.
+    ///
+    /// # Errors
+    /// `TopicUnknown`.
+    pub fn group_names(&self, topic: &str, after: &str) -> Result<Vec<GroupName>, StoreError> {
+        let machine = self.engine.machine.read();
+        let view = machine.topic(topic).ok_or_else(|| unknown(topic))?;
+        let names = machine.groups(view.id).map(|(name, _)| name);
+        Ok(names
+            .filter(|name| name.as_str() > after)
+            .cloned()
+            .collect())
     }
 
     /// At most `limit` groups, ordered by topic number, and the total number of groups. `oldest_ms`

@@ -16,10 +16,10 @@ use tokio::time::{Duration, Instant};
 use weir_core::group::Offsets;
 use weir_core::limits::{GROUP_LIST_MAX, GROUP_MEMBER_BYTES_MAX};
 use weir_core::{
-    ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, Operation, Outcome,
+    ConsequenceOffset, ErrorCode, GroupMode, GroupName, GroupSetup, GroupStep, Operation, Outcome,
 };
 use weir_protocol::{CLAIM_RECORDS_MAX, CLAIM_WAIT_MS_MAX};
-use weir_store::{Claimed, GroupInfo, ReadFrom, StoreError};
+use weir_store::{Claimed, GroupInfo, ReadFrom, Store, StoreError};
 
 use super::events::read::seek;
 use super::execute::{execute_plain, json_object};
@@ -32,7 +32,7 @@ use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
 use crate::http::query::encode;
 use crate::http::reply::Reply;
-use crate::limits::{CLAIM_RECORDS, GROUPS_PAGE_MAX, MEMBERS_MAX};
+use crate::limits::{CLAIM_RECORDS, GROUPS_PAGE_MAX, MEMBERS_MAX, PAGE_BYTES};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge, denial};
 use crate::resources::{consistency, problems};
@@ -493,22 +493,19 @@ pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
 pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let after = call.query.text("after")?.unwrap_or_default().to_owned();
     let limit = call.query.number("limit", 1, GROUPS_PAGE_MAX)?;
-    let limit = usize::try_from(limit.unwrap_or(GROUPS_PAGE_MAX)).unwrap_or(1);
+    let limit = limit.unwrap_or(GROUPS_PAGE_MAX);
     let store = Arc::clone(&edge.shared.store);
     let topic = call.matched.topic.clone();
-    let found = offload::run(move || {
-        let groups = store.groups(&topic);
-        groups.map_err(|error| problems::of_store(&error))
+    let page = offload::run(move || {
+        let page = page_of_groups(&store, &topic, &after, limit);
+        page.map_err(|error| problems::of_store(&error))
     });
-    let mut found = found.await?;
-    found.retain(|info| info.name > after);
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let mut reply = Reply::new(200).number("weir-count", found.len() as u64);
+    let GroupPage { body, count, next } = page.await?;
+    let mut reply = Reply::new(200).number("weir-count", count);
     reply.add("cache-control", "no-cache");
     reply.add("vary", "accept-encoding");
-    if let Some(last) = found.last().filter(|_| more) {
-        let (topic, after) = (&call.matched.topic, encode(last.name.as_bytes()));
+    if let Some(last) = next {
+        let (topic, after) = (&call.matched.topic, encode(last.as_str().as_bytes()));
         let mut target = format!("/v1/topics/{topic}/groups?after={after}");
         if let Some(level) = call.query.bytes(consistency::PARAMETER) {
             target.push_str("&consistency=");
@@ -519,15 +516,43 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
             format_args!("<{target}&limit={limit}>; rel=\"next\""),
         );
     }
+    Ok(reply.with("application/json", body))
+}
+
+/// A page of the list of groups.
+struct GroupPage {
+    body: Vec<u8>,
+    count: u64,
+    /// The group after which the next page starts; `None` for the last page.
+    next: Option<GroupName>,
+}
+
+fn page_of_groups(
+    store: &Store,
+    topic: &str,
+    after: &str,
+    limit: u64,
+) -> Result<GroupPage, StoreError> {
     let mut body = b"{\"groups\":[".to_vec();
-    for (at, info) in found.iter().enumerate() {
-        if at > 0 {
-            body.extend_from_slice(b",\n");
+    let (mut count, mut last, mut next) = (0, None, None);
+    for name in store.group_names(topic, after)? {
+        // A group may have many members with long names.
+        if count == limit || body.len() >= PAGE_BYTES {
+            next = last;
+            break;
         }
-        describe(info, &mut body);
+        // The group may have been deleted after its name was read.
+        if let Some(info) = store.group(topic, name.as_str()) {
+            if count > 0 {
+                body.extend_from_slice(b",\n");
+            }
+            describe(&info, &mut body);
+            count += 1;
+            last = Some(name);
+        }
     }
     body.extend_from_slice(b"]}\n");
-    Ok(reply.with("application/json", body))
+    Ok(GroupPage { body, count, next })
 }
 
 fn body_of(mut reply: Reply, info: &GroupInfo) -> Reply {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use weir_core::{Intention, Operation};
+use weir_store::ClaimRequest;
 
 use crate::world::{World, world};
 
@@ -148,4 +150,47 @@ fn a_step_with_a_condition_is_refused() {
         let reply = world.ask(reset, &fields, br#"{"to":"start"}"#);
         assert_eq!((reply.status, &*reply.problem()), (400, "bad-request"));
     }
+}
+
+#[test]
+fn a_page_of_groups_with_many_members_is_bounded() {
+    const MEMBERS: usize = 1000;
+    const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
+    let world = world();
+    let (key, value) = (&b""[..], &b"1"[..]);
+    let records = vec![Intention::new("t", Operation::Put { key, value }); MEMBERS];
+    world.store.propose(&records).unwrap().wait().unwrap();
+    // In JSON, most bytes of these names are escapes of six characters.
+    let escapes = "\u{1}".repeat(60);
+    for group in GROUPS {
+        let line = format!("PUT /v1/topics/t/groups/{group}");
+        assert_eq!(world.ask(&line, "", b"").status, 201);
+        for number in 0..MEMBERS {
+            let member = format!("{number:04}{escapes}");
+            let request = ClaimRequest {
+                member: member.as_bytes(),
+                max: 1,
+                lease_ms: 3_600_000,
+                bytes_max: usize::MAX,
+            };
+            let claimed = world.store.claim("t", group, &request).unwrap();
+            assert_eq!(claimed.deliveries.len(), 1);
+        }
+    }
+    let page = |line: &str| {
+        let reply = world.ask(line, "", b"");
+        let json = reply.json();
+        let groups = json["groups"].as_array().unwrap().iter();
+        let names: Vec<_> = groups
+            .map(|group| group["name"].as_str().unwrap().to_owned())
+            .collect();
+        let next = reply.get("link").map(str::to_owned);
+        (names, next)
+    };
+    let (names, next) = page("GET /v1/topics/t/groups");
+    assert_eq!(names, GROUPS[..3]);
+    assert!(next.unwrap().contains("after=c"));
+    let (names, next) = page("GET /v1/topics/t/groups?after=c");
+    assert_eq!(names, GROUPS[3..]);
+    assert_eq!(next, None);
 }

@@ -116,6 +116,12 @@ fn members_of_a_shared_group_get_each_record_once_and_the_cursor_follows() {
     let info = store.group("t", "g").unwrap();
     assert_eq!((info.cursor.0, info.lag, info.oldest_ms), (11, 0, None));
     assert_eq!(store.groups("t").unwrap(), [info]);
+    let names = |after| {
+        let names = store.group_names("t", after).unwrap();
+        names.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(names("f"), ["g"]);
+    assert!(names("g").is_empty());
     assert!(matches!(
         store.groups("x"),
         Err(StoreError::TopicUnknown { .. })

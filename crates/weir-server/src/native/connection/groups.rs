@@ -232,20 +232,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         consistency: Consistency,
     ) -> Result<(), Refused> {
         self.check_read(Right::Group, topic, consistency).await?;
-        let topic = topic.to_owned();
-        let infos = self.blocking(move |store| store.groups(&topic)).await?;
-        let mut lines = Vec::new();
-        let mut more = false;
-        for info in infos.iter().filter(|info| *info.name > *after) {
-            if lines.len() >= ANSWER_BYTES_MAX {
-                more = true;
-                break;
+        let (topic, after) = (topic.to_owned(), after.to_owned());
+        let listed = self.blocking(move |store| {
+            let mut lines = Vec::new();
+            for name in store.group_names(&topic, &after)? {
+                if lines.len() >= ANSWER_BYTES_MAX {
+                    return Ok((lines, true));
+                }
+                // The group may have been deleted after its name was read.
+                if let Some(info) = store.group(&topic, name.as_str()) {
+                    if !lines.is_empty() {
+                        lines.push(b'\n');
+                    }
+                    write_group(&mut lines, &line(&info));
+                }
             }
-            if !lines.is_empty() {
-                lines.push(b'\n');
-            }
-            write_group(&mut lines, &line(info));
-        }
+            Ok((lines, false))
+        });
+        let (lines, more) = listed.await?;
         let message = Message::GroupsResponse {
             more,
             lines: &lines,
