@@ -38,6 +38,10 @@ pub(super) fn port(folder: &std::path::Path, config: ServerConfig) -> Arc<Port> 
         let proposed = store.propose(&[Intention::new("t", operation)]);
         proposed.unwrap().wait().unwrap();
     }
+    port_of(store, config)
+}
+
+pub(super) fn port_of(store: Arc<Store>, config: ServerConfig) -> Arc<Port> {
     let security = Security::open(&config).unwrap();
     Arc::new(Port::new(Arc::new(
         Shared::new(

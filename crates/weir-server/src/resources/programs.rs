@@ -18,10 +18,12 @@ use super::condition::{Conditions, TagKind, check_readable};
 use super::execute::{execute, execute_with, reply_head};
 use crate::http::accept;
 use crate::http::base64;
+use crate::http::exchange::busy;
 use crate::http::head::{FieldName, Head};
 use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
+use crate::limits::budget::Reservation;
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_not_modified, no_topic};
 
@@ -54,7 +56,7 @@ pub(crate) const TABLE: Table = Table {
                     ],
                     problems: &[404],
                     immediate: None,
-                    handler: |edge, call, _| Box::pin(async { get(edge, call) }),
+                    handler: |edge, call, _| Box::pin(get(edge, call)),
                 },
                 Action {
                     method: Method::Put,
@@ -250,10 +252,24 @@ fn describe(reply: Reply, program: &weir_store::ProgramInfo) -> Reply {
     reply.with("application/json", body)
 }
 
+/// Reserves memory for a description with the arguments of the topic's program.
+pub(crate) async fn reserve_description(edge: &Edge, topic: &str) -> Result<Reservation, Problem> {
+    let mut reservation = Reservation::new(&edge.shared.admission.answers);
+    let program = edge.shared.store.program(topic);
+    // The copy of the arguments is dropped before the wait.
+    if let Some(bytes) = program.map(|program| program.args.len()) {
+        let in_base64 = bytes + bytes / 3;
+        let reserved = reservation.cover(bytes + in_base64).await;
+        reserved.map_err(busy)?;
+    }
+    Ok(reservation)
+}
+
 /// Responds to GET: the description of the program, or its module.
-pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
+    let reservation = reserve_description(edge, topic).await?;
     if store
         .topic_state(topic)
         .is_none_or(|topic| topic.incarnation.is_none())
@@ -282,7 +298,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
         let module = store.module(program.code).ok_or_else(no_topic)?;
         return Ok(reply.with(WASM, Bytes::from_owner(module)));
     }
-    Ok(describe(reply, &program))
+    Ok(describe(reply, &program).reserved(reservation))
 }
 
 /// Responds to GET of a module by its hash. The module of a hash never changes.

@@ -27,6 +27,7 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_not_modified, no_topic};
 use crate::resources::execute::{execute, execute_with, json_object, reply_head};
 use crate::resources::problems;
+use crate::resources::programs::reserve_description;
 use crate::shared::Shared;
 
 /// Maximum number of attempts to change options that are changed meanwhile through another interface.
@@ -81,7 +82,7 @@ pub(crate) const TABLE: Table = Table {
                     ],
                     problems: &[404],
                     immediate: None,
-                    handler: |edge, call, _| Box::pin(async { get(edge, call) }),
+                    handler: |edge, call, _| Box::pin(get(edge, call)),
                 },
                 Action {
                     method: Method::Put,
@@ -535,7 +536,8 @@ fn body_of(edge: &Edge, mut reply: Reply, info: &TopicInfo) -> Reply {
 }
 
 /// Responds to GET of a topic.
-pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let reservation = reserve_description(edge, &call.matched.topic).await?;
     let info = edge
         .shared
         .store
@@ -548,7 +550,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
             .field("etag", tag)
             .field("vary", "accept-encoding"));
     }
-    Ok(body_of(edge, Reply::new(200), &info))
+    Ok(body_of(edge, Reply::new(200), &info).reserved(reservation))
 }
 
 /// Responds to GET of all topics.

@@ -1,9 +1,10 @@
 //! Programs over HTTP: stored, described, and returned unchanged.
 
 use std::path::Path;
+use std::time::Duration;
 
 use weir::{Durability, Effect, Intention, OpenOptions, Operation, TopicOptions, Weir};
-use weir_server::{Server, ServerConfig};
+use weir_server::{Server, ServerConfig, Size};
 
 use crate::client::{Client, Reply};
 use crate::world::request;
@@ -17,14 +18,20 @@ struct ProgramServer {
 
 impl ProgramServer {
     fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let options = OpenOptions {
+        let mut options = OpenOptions {
             durability: Durability::Memory,
             ..OpenOptions::default()
         };
+        options.limits.value_bytes_max = 64 << 20;
         // `Weir` provides the engine.
         let weir = Weir::open_with(directory.path(), &options).unwrap();
         let mut config = ServerConfig::default();
+        change(&mut config);
         config.native = None;
         config.http = Some(weir_server::Address("127.0.0.1:0".parse().unwrap()));
         let server = Server::start(config, weir.shared_store().unwrap()).unwrap();
@@ -32,6 +39,24 @@ impl ProgramServer {
             server,
             weir,
             _directory: directory,
+        }
+    }
+
+    /// Creates a topic with a program that has arguments of this many bytes.
+    fn create(&self, topic: &str, args: usize) {
+        let create = Operation::CreateProgram {
+            options: &TopicOptions::default(),
+            code: &prebuilt("nothing"),
+            args: &vec![0; args],
+        };
+        self.execute(&[Intention::new(topic, create)]);
+    }
+
+    fn execute(&self, intentions: &[Intention<'_>]) {
+        let store = self.weir.shared_store().unwrap();
+        let outcomes = store.propose(intentions).unwrap().wait().unwrap();
+        for outcome in outcomes.iter() {
+            assert_eq!(outcome.commit().unwrap().effect, Effect::Valid);
         }
     }
 
@@ -221,19 +246,8 @@ fn a_key_is_refused_for_other_arguments_of_a_program() {
 #[test]
 fn a_page_of_topics_with_long_arguments_is_bounded() {
     let server = ProgramServer::new();
-    let store = server.weir.shared_store().unwrap();
-    let options = TopicOptions::default();
-    let (code, args) = (prebuilt("nothing"), vec![0; 700_000]);
     for topic in ["a", "b", "c"] {
-        let create = Operation::CreateProgram {
-            options: &options,
-            code: &code,
-            args: &args,
-        };
-        let proposed = store.propose(&[Intention::new(topic, create)]);
-        let outcomes = proposed.unwrap().wait().unwrap();
-        let outcome = outcomes.iter().next().unwrap();
-        assert_eq!(outcome.commit().unwrap().effect, Effect::Valid);
+        server.create(topic, 700_000);
     }
     let names = |line: &str| {
         let reply = server.ask(line, "", b"");
@@ -250,4 +264,34 @@ fn a_page_of_topics_with_long_arguments_is_bounded() {
         names("GET /v1/topics?after=b"),
         (vec!["c".to_owned()], None)
     );
+}
+
+#[test]
+fn the_description_of_a_program_reserves_memory_before_its_arguments_are_copied() {
+    const VALUE_BYTES: usize = 16 << 20;
+    // With the unread value, the budget has 2 MiB.
+    let server = ProgramServer::with(|config| {
+        config.answers_budget = Some(Size(VALUE_BYTES + (2 << 20)));
+        config.body_rate_after = Duration::from_mins(10);
+        config.write_timeout = Duration::from_mins(10);
+    });
+    // The response alone would fit: it has 1.4 MB.
+    server.create("program", 1 << 20);
+    let (key, value) = (&b"large"[..], &vec![b'x'; VALUE_BYTES][..]);
+    let options = &TopicOptions::default();
+    let writes = [Operation::Create { options }, Operation::Put { key, value }];
+    server.execute(&writes.map(|operation| Intention::new("t", operation)));
+    let mut client = Client::connect(server.server.http_addr().unwrap());
+    client.send(&request("GET /v1/topics/t/keys/large", "", b""));
+    let head = client.head();
+    assert_eq!(head.status, 200);
+    let lines = ["GET /v1/topics/program", "GET /v1/topics/program/program"];
+    for line in lines {
+        assert_eq!(server.ask(line, "", b"").problem(), "busy", "{line}");
+    }
+    client.read_bytes(VALUE_BYTES);
+    for line in lines {
+        let reply = server.ask(line, "", b"");
+        assert_eq!(reply.status, 200, "{line}: {}", reply.text());
+    }
 }

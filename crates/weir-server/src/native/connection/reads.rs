@@ -85,10 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 line(&mut lines, &info);
                 self.lines(tag, false, &lines);
             }
-            Message::Program { topic } => {
-                self.check_read(Right::Read, topic, consistency).await?;
-                self.program(tag, topic)?;
-            }
+            Message::Program { topic } => return self.program(tag, topic, consistency).await,
             Message::Group { topic, group } => {
                 self.group(tag, topic, group, consistency).await?;
             }
@@ -442,24 +439,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let store = Arc::clone(&self.port.shared.store);
         let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
         let after = after.map(<[u8]>::to_vec);
-        // One more key, to detect whether there are more.
-        let requested = (limit + 1).min(SCAN_KEYS_MAX);
-        let scan = move || store.scan(&topic, &prefix, after.as_deref(), requested);
+        let scan =
+            move || store.scan_page(&topic, &prefix, after.as_deref(), limit, ANSWER_BYTES_MAX);
         let scanned = tokio::task::spawn_blocking(scan).await;
-        let keys = scanned
+        let (keys, more) = scanned
             .unwrap_or(Err(StoreError::Closed))
             .map_err(|error| refuse::of_store(&error))?;
         let mut entries = Vec::new();
-        let mut sent = 0;
-        for entry in keys.iter().take(limit) {
-            if entries.len() >= ANSWER_BYTES_MAX {
-                break;
-            }
+        for entry in &keys {
             put_varint(&mut entries, entry.offset.0);
             put_bytes(&mut entries, &entry.key);
-            sent += 1;
         }
-        let more = sent < keys.len() || (keys.len() == SCAN_KEYS_MAX && requested == limit);
         let message = Message::Keys {
             more,
             entries: &entries,
@@ -509,12 +499,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ));
     }
 
-    fn program(&mut self, tag: &[u8], topic: &str) -> Result<(), Refused> {
+    async fn program(
+        &mut self,
+        tag: &[u8],
+        topic: &str,
+        consistency: Consistency,
+    ) -> Result<Read, Refused> {
+        if !self.may_retry(topic, consistency).await? {
+            return Ok(Read::Wait);
+        }
         let store = Arc::clone(&self.port.shared.store);
         if store.topic(topic).is_none() {
             return Err(Refused::plain(ErrorCode::TopicUnknown));
         }
         let program = store.program(topic);
+        if let Some(program) = &program
+            && !self.out.admit(program.args.len())
+        {
+            self.needed_bytes = program.args.len();
+            return Ok(Read::Wait);
+        }
         let answer = program.as_ref().map(|program| ProgramAnswer {
             hash: program.code.0,
             args: &program.args,
@@ -524,7 +528,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             counts: program.counts,
         });
         self.send(&Packet::tagged(tag, Message::ProgramResponse(answer)));
-        Ok(())
+        Ok(Read::Done)
     }
 }
 
@@ -565,4 +569,60 @@ fn status_lines(shared: &Shared) -> Vec<u8> {
         write_status(&mut lines, name, &value);
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use weir::{Durability, Intention, OpenOptions, Operation, TopicOptions, Weir};
+
+    use crate::config::ServerConfig;
+    use crate::native::{connect, late};
+
+    #[test]
+    fn long_arguments_of_a_program_are_reserved_until_they_are_sent() {
+        const ARGS_BYTES: usize = 700_000;
+        const MODULE: &str = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../programs/prebuilt/nothing.wasm"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let store_options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        // `Weir` provides the engine of programs.
+        let weir = Weir::open_with(folder.path(), &store_options).unwrap();
+        let store = weir.shared_store().unwrap();
+        let options = TopicOptions::default();
+        let (code, args) = (std::fs::read(MODULE).unwrap(), vec![0; ARGS_BYTES]);
+        let create = Operation::CreateProgram {
+            options: &options,
+            code: &code,
+            args: &args,
+        };
+        let proposed = store.propose(&[Intention::new("t", create)]);
+        proposed.unwrap().wait().unwrap();
+        late::run(async {
+            let port = late::port_of(store, ServerConfig::default());
+            let answers = port.shared.admission.answers.clone();
+            let (server_io, mut client) = duplex(1000);
+            let owner = port.shared.security.owner();
+            tokio::spawn(async move { connect(&port, server_io, owner, None).await });
+            let requests = b"|\n\n_request_hello\n|\n\n:_topic\tt\n_request_program\n|\n";
+            client.write_all(requests).await.unwrap();
+            let mut received = Vec::new();
+            // More than the response to HELLO, and a small part of the arguments.
+            while received.len() < ARGS_BYTES / 10 {
+                assert!(client.read_buf(&mut received).await.unwrap() > 0);
+            }
+            assert!(answers.used() >= ARGS_BYTES);
+            while received.len() < ARGS_BYTES {
+                assert!(client.read_buf(&mut received).await.unwrap() > 0);
+            }
+            assert_eq!(answers.used(), 0);
+        });
+    }
 }
