@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use weir_core::limits::DETAIL_TEXT_BYTES_MAX;
 use weir_core::{CodeHash, Refusal};
 
 use crate::abi;
@@ -146,18 +147,23 @@ impl<M: Send + Sync + 'static> Cache<M> {
         modules.compiled += 1;
         let module = match compiled {
             Ok(module) => Arc::new(module),
-            Err(refusal) => {
-                if let Refusal::Bad(sentence) = &refusal {
-                    modules.refused.truncate(limits::REFUSED_MODULES_MAX - 1);
-                    modules.refused.push_front((hash, sentence.clone()));
-                }
-                return Err(refusal);
+            Err(Refusal::Bad(mut sentence)) => {
+                // The sentence may contain names of the module, which can be long. A verdict
+                // contains at most this many bytes of the sentence.
+                sentence.truncate(sentence.floor_char_boundary(DETAIL_TEXT_BYTES_MAX));
+                modules.refused.truncate(limits::REFUSED_MODULES_MAX - 1);
+                modules.refused.push_front((hash, sentence.clone()));
+                return Err(Refusal::Bad(sentence));
             }
+            Err(unable) => return Err(unable),
         };
         modules.clock += 1;
         let now = modules.clock;
         modules.by_hash.insert(hash, (Arc::clone(&module), now));
-        modules.evict();
+        let excess = modules.take_excess();
+        drop(modules);
+        // The drop of many modules takes long, and calls wait for the lock.
+        drop(excess);
         Ok(module)
     }
 }
@@ -246,26 +252,74 @@ impl Drop for CountedInstance {
 }
 
 impl<M> Modules<M> {
-    /// Of the modules that no topic runs, drops the least recently used.
-    fn evict(&mut self) {
-        loop {
-            let idle = self.by_hash.iter();
-            let idle = idle.filter(|(_, (module, _))| Arc::strong_count(module) == 1);
-            let mut idle: Vec<_> = idle.map(|(hash, (_, used))| (*used, *hash)).collect();
-            if idle.len() <= limits::IDLE_MODULES_MAX {
-                return;
-            }
-            idle.sort_unstable();
-            if let Some((_, hash)) = idle.first() {
-                self.by_hash.remove(hash);
-            }
-        }
+    /// Removes modules that no topic runs, except those that were used last. Returns the removed
+    /// modules. O(n log n) in the number of modules.
+    fn take_excess(&mut self) -> Vec<Arc<M>> {
+        let idle = self.by_hash.iter();
+        let idle = idle.filter(|(_, (module, _))| Arc::strong_count(module) == 1);
+        let mut idle: Vec<_> = idle.map(|(hash, (_, used))| (*used, *hash)).collect();
+        idle.sort_unstable();
+        let excess = idle.len().saturating_sub(limits::IDLE_MODULES_MAX);
+        let removed = idle.iter().take(excess);
+        let removed = removed.filter_map(|(_, hash)| self.by_hash.remove(hash));
+        removed.map(|(module, _)| module).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
     use super::*;
+
+    /// A module that counts itself when it is dropped, if its cache is not locked.
+    struct Module(Weak<Cache<Self>>, Arc<AtomicUsize>);
+
+    impl Drop for Module {
+        fn drop(&mut self) {
+            let Some(cache) = self.0.upgrade() else {
+                return;
+            };
+            if cache.modules.try_lock().is_some() {
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// All topics of many modules may be destroyed at once.
+    #[test]
+    fn excess_modules_are_dropped_together_and_without_the_lock() {
+        let cache = Arc::new(Cache::default());
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let compile = |n: u8| {
+            let module = Module(Arc::downgrade(&cache), Arc::clone(&dropped));
+            cache.get(CodeHash([n; 32]), || move || Ok(module)).ok()
+        };
+        let last = 200;
+        let held: Vec<_> = (0..last).map(compile).collect();
+        assert!(held.iter().all(Option::is_some));
+        drop(held);
+        assert_eq!(dropped.load(Ordering::Relaxed), 0);
+        let newest = compile(last);
+        let excess = usize::from(last) - limits::IDLE_MODULES_MAX;
+        assert_eq!(dropped.load(Ordering::Relaxed), excess);
+        let is_kept = |n: &u8| cache.find(CodeHash([*n; 32])).is_some();
+        let kept: Vec<u8> = (0..last).filter(is_kept).collect();
+        assert_eq!(kept.len(), limits::IDLE_MODULES_MAX);
+        assert_eq!(kept.first().copied().map(usize::from), Some(excess));
+        assert!(newest.is_some() && is_kept(&last));
+    }
+
+    #[test]
+    fn a_cached_rejection_is_not_longer_than_that_of_a_verdict() {
+        let cache = Cache::default();
+        let hash = CodeHash([1; 32]);
+        let long = "ä".repeat(100_000);
+        let rejected: Result<Arc<()>, _> = cache.get(hash, || move || Err(Refusal::Bad(long)));
+        let cut = Err(Refusal::Bad("ä".repeat(DETAIL_TEXT_BYTES_MAX / 2)));
+        assert_eq!(rejected, cut);
+        assert_eq!(cache.find(hash), Some(cut));
+    }
 
     #[test]
     fn kept_instances_are_limited_by_number_and_bytes() {
