@@ -284,10 +284,7 @@ impl ModuleCompiler {
             stacks,
         };
         if compiled.report.version.is_none() {
-            let mut live = compiled.start().map_err(|error| unable(&error))?;
-            let returned = version(&mut live)
-                .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
-            check_version(returned)?;
+            check_version(compiled.call_version()?)?;
         }
         Ok(compiled)
     }
@@ -405,6 +402,26 @@ impl Compiled {
             usage: self.warm.count_instance(self.report.memory_bytes),
         })
     }
+
+    /// Calls the function that returns the version of the interface, in a new instance.
+    fn call_version(&self) -> Result<i32, Refusal> {
+        let unable = |error: &Error| Refusal::Unable(error_text(error));
+        let mut live = self.start().map_err(|error| unable(&error))?;
+        let LiveInstance {
+            store, instance, ..
+        } = &mut live;
+        let version = instance
+            .get_typed_func::<(), i32>(&mut *store, abi::VERSION_NAME)
+            .map_err(|error| unable(&error))?;
+        version.call(&mut *store, ()).map_err(|error| {
+            let overflowed = overflowed(self.stack_budget, instance, store);
+            // A problem of this node is no property of the module.
+            if let Trap::Unable(why) = trap_of(&error, store.data().stop, overflowed) {
+                return Refusal::Unable(why);
+            }
+            Refusal::Bad("weir_abi fails or does not return".to_owned())
+        })
+    }
 }
 
 /// A global that [`rewrite`] has exported.
@@ -413,15 +430,6 @@ fn global(instance: &Instance, store: &mut Store<Data>, index: u32) -> Option<Gl
         Some(Extern::Global(global)) => Some(global),
         _ => None,
     }
-}
-
-/// Calls the function that returns the version of the interface.
-fn version(live: &mut LiveInstance) -> Result<i32, Error> {
-    let LiveInstance {
-        store, instance, ..
-    } = live;
-    let version = instance.get_typed_func::<(), i32>(&mut *store, abi::VERSION_NAME)?;
-    version.call(store, ())
 }
 
 impl RunningProgram {
