@@ -204,6 +204,11 @@ impl LinesState {
 impl Lines {
     /// Adds a line. If the topic or principal wrote too many, only counts it as dropped.
     pub(crate) fn add(&self, context: &CallContext, level: i32, text: &[u8]) {
+        // `weir_abi` may be called before its module belongs to a topic. At that time there is no
+        // time in the log either, and another time would reset the rates.
+        if context.topic().is_empty() {
+            return;
+        }
         let principal = context.input(PRINCIPAL, 0).unwrap_or_default();
         self.add_limited(context.topic(), principal, context.time_ms(), || {
             LogLine::new(context, level, text)

@@ -95,6 +95,18 @@ fn a_computed_version_is_called() {
     }
 }
 
+/// `weir_abi` may be called before its module belongs to a topic, so its lines would belong to none.
+#[test]
+fn the_call_of_a_version_writes_no_line() {
+    let host = WasmtimeHost::default();
+    let logs = "(result i32) (call $log (i32.const 1) (i32.const 0) (i32.const 4)) i32.const 1)";
+    let wat = module("log", "", "i32.const 0").replace("(result i32) i32.const 1)", logs);
+    let code = wat::parse_str(wat).unwrap();
+    let admitted = host.admit(&code, &largest_setup()).map(drop);
+    assert_eq!(admitted, Ok(()));
+    assert_eq!(host.lines(), (Vec::new(), 0));
+}
+
 /// A rejection that needs the compiler or a first call is remembered. So it is not repeated on the
 /// commit thread, while all writes wait.
 #[test]
