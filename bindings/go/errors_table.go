@@ -414,7 +414,7 @@ var table = map[Code]row{
 	ErrReadOnly: {
 		name:     "READ_ONLY",
 		sentence: "The store accepts no writes at present; reads and listeners continue.",
-		advice:   "Free space on the disk; writes resume by themselves.",
+		advice:   "Free disk space, or repair the file that is named; writes resume by themselves.",
 		fault:    FaultEnvironment,
 		retry:    RetryAfter,
 	},

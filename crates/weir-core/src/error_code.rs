@@ -839,7 +839,9 @@ impl ErrorCode {
             }
             Self::BadRequest => "Correct the request at the place that is named.",
             Self::Unsupported => "Use a build or version that supports it.",
-            Self::ReadOnly => "Free space on the disk; writes resume by themselves.",
+            Self::ReadOnly => {
+                "Free disk space, or repair the file that is named; writes resume by themselves."
+            }
             Self::Gone => "Start from an offset in the range that is named.",
             Self::NonceReused => {
                 "Use a separate nonce for each intention; two writers must not share a client id."

@@ -114,7 +114,7 @@ public enum ErrorCode {
     /** The store accepts no writes at present; reads and listeners continue. */
     READ_ONLY(312, Fault.ENVIRONMENT, Retry.AFTER,
             "The store accepts no writes at present; reads and listeners continue.",
-            "Free space on the disk; writes resume by themselves."),
+            "Free disk space, or repair the file that is named; writes resume by themselves."),
     /** The offset is before the first record that is retained. */
     GONE(313, Fault.CALLER, Retry.NO,
             "The offset is before the first record that is retained.",
