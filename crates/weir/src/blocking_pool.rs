@@ -82,7 +82,8 @@ impl<T> Future for Submitted<T> {
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
-    submit(work)?.await.ok_or(StoreError::Panicked {
+    let submitted = submit((), |()| work()).map_err(|((), error)| error)?;
+    submitted.await.ok_or(StoreError::Panicked {
         thread: "a thread that reads",
     })
 }
@@ -90,30 +91,43 @@ pub(crate) async fn run<T: Send + 'static>(
 /// Starts work on a thread that may block on the disk. The caller awaits the result.
 ///
 /// # Errors
-/// `LimitExceeded` if too many jobs wait already; `Io` if no thread can be started.
-pub(crate) fn submit<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<Submitted<T>, StoreError> {
+/// `LimitExceeded` if too many jobs wait already; `Io` if no thread can be started. Both with the
+/// unused state.
+pub(crate) fn submit<S: Send + 'static, T: Send + 'static>(
+    state: S,
+    work: impl FnOnce(S) -> T + Send + 'static,
+) -> Result<Submitted<T>, (S, StoreError)> {
+    let start = || {
+        let thread = std::thread::Builder::new().name("weir-blocking".into());
+        thread.spawn(run_jobs).map(drop)
+    };
+    let submitted = enqueue(&mut QUEUE.lock(), start, state, work)?;
+    JOB_ADDED.notify_one();
+    Ok(submitted)
+}
+
+/// Adds a job to the queue, and starts a thread with `start` if the job needs one.
+fn enqueue<S: Send + 'static, T: Send + 'static>(
+    queue: &mut JobQueue,
+    start: impl FnOnce() -> io::Result<()>,
+    state: S,
+    work: impl FnOnce(S) -> T + Send + 'static,
+) -> Result<Submitted<T>, (S, StoreError)> {
+    if let Err(error) = prepare(queue, start) {
+        return Err((state, error));
+    }
     let slot = Arc::new(Mutex::new(Slot {
         found: None,
         waker: None,
         over: false,
     }));
     let guard = CompletionGuard(Arc::clone(&slot));
-    let job = move || {
+    queue.jobs.push_back(Box::new(move || {
         let guard = guard;
-        let found = work();
+        let found = work(state);
         let mut slot = guard.0.lock();
         slot.found = Some(found);
-    };
-    let mut queue = QUEUE.lock();
-    prepare(&mut queue, || {
-        let thread = std::thread::Builder::new().name("weir-blocking".into());
-        thread.spawn(run_jobs).map(drop)
-    })?;
-    queue.jobs.push_back(Box::new(job));
-    drop(queue);
-    JOB_ADDED.notify_one();
+    }));
     Ok(Submitted(slot))
 }
 
@@ -162,9 +176,9 @@ mod tests {
     use std::collections::VecDeque;
     use std::io;
 
-    use weir_store::StoreError;
+    use weir_core::ErrorCode;
 
-    use super::{JobQueue, prepare};
+    use super::{JobQueue, enqueue};
 
     #[test]
     fn a_job_fails_if_no_thread_can_run_it() {
@@ -173,13 +187,15 @@ mod tests {
             threads: 0,
             idle: 0,
         };
-        let no_thread = || Err(io::Error::from(io::ErrorKind::WouldBlock));
-        let refused = prepare(&mut queue, no_thread);
-        assert!(matches!(refused, Err(StoreError::Io { .. })), "{refused:?}");
-        assert_eq!(queue.threads, 0);
-        assert!(prepare(&mut queue, || Ok(())).is_ok());
+        let no_thread = || -> io::Result<()> { Err(io::ErrorKind::WouldBlock.into()) };
+        let mut add = |start: fn() -> io::Result<()>| enqueue(&mut queue, start, "state", |_| ());
+        // The caller can retry with the state.
+        let refused = add(no_thread).err();
+        let refused = refused.map(|(state, error)| (state, error.code()));
+        assert_eq!(refused, Some(("state", ErrorCode::Io)));
+        assert!(add(|| Ok(())).is_ok());
         // The running thread takes the next job.
-        assert!(prepare(&mut queue, no_thread).is_ok());
-        assert_eq!(queue.threads, 1);
+        assert!(add(no_thread).is_ok());
+        assert_eq!((queue.threads, queue.jobs.len()), (1, 2));
     }
 }

@@ -58,14 +58,20 @@ const READS: &str = "a thread that reads";
 impl LocalReplay {
     async fn next(&mut self, store: &Arc<Store>) -> Result<Option<Page>, StoreError> {
         if let Self::Idle(_) = self
-            && let Self::Idle(mut latest) = std::mem::replace(self, Self::Panicked)
+            && let Self::Idle(latest) = std::mem::replace(self, Self::Panicked)
         {
             let store = Arc::clone(store);
-            let work = move || {
+            let work = move |mut latest: weir_store::Latest| {
                 let page = latest.next(&store);
                 (latest, page)
             };
-            *self = Self::Reading(blocking_pool::submit(work)?);
+            match blocking_pool::submit(latest, work) {
+                Ok(submitted) => *self = Self::Reading(submitted),
+                Err((latest, error)) => {
+                    *self = Self::Idle(latest);
+                    return Err(error);
+                }
+            }
         }
         let Self::Reading(submitted) = self else {
             return Err(StoreError::Panicked { thread: READS });
