@@ -21,12 +21,18 @@ function plain(text) {
   return text.replace(/\p{Cc}/gu, "\ufffd");
 }
 
+/** The text of a record. JSON arrives as a value, JSON with many levels in base64. */
+function textOf(record) {
+  if (record.value64 !== undefined) return Buffer.from(record.value64, "base64").toString();
+  return record.text ?? JSON.stringify(record.value);
+}
+
 /** Prints a record; other events have no type. */
 function show(record) {
   if (record.type === undefined) return;
   seen = record.offset;
   if (record.type !== "PUT") return;
-  console.log(plain(`${record.key}: ${record.text ?? JSON.stringify(record.value)}`));
+  console.log(plain(`${record.key}: ${textOf(record)}`));
 }
 
 /** Prints each text when it arrives. */

@@ -7,6 +7,7 @@ It needs only the standard library. One request listens to the records of the to
 events. Each line is a write, which the program of the topic accepts or rejects.
 """
 
+import base64
 import http.client
 import json
 import os
@@ -54,8 +55,7 @@ class Room:
             return
         self.seen = record["offset"]
         if record["type"] == "PUT":
-            text = record["text"] if "text" in record else json.dumps(record["value"])
-            print(plain(f"{record['key']}: {text}"), flush=True)
+            print(plain(f"{record['key']}: {text_of(record)}"), flush=True)
 
     def say(self, text):
         """Sends a text with the offset of the last received record."""
@@ -68,6 +68,13 @@ class Room:
             print(f"* not said: {problem['detail']}", flush=True)
         except (OSError, http.client.HTTPException) as error:
             print(f"* perhaps not said: {error}", flush=True)
+
+
+def text_of(record):
+    """The text of a record. JSON arrives as a value, JSON with many levels in base64."""
+    if "value64" in record:
+        return base64.b64decode(record["value64"]).decode(errors="replace")
+    return record["text"] if "text" in record else json.dumps(record["value"])
 
 
 def plain(text):

@@ -98,19 +98,20 @@ impl Person {
 /// Two clients in two languages.
 const CLIENTS: [(&str, &str); 2] = [("python3", "chat.py"), ("node", "chat.mjs")];
 
-/// A server with a room for texts of at most twenty bytes.
-fn room(place: &Place) -> Server {
+/// A server with a room for texts of at most this many bytes.
+fn room(place: &Place, text_bytes_max: u32) -> Server {
     let module = std::fs::read(source("programs/prebuilt/chat.wasm")).unwrap();
     place.write("chat.wasm", module);
-    let deploy = "program deploy room chat.wasm --args {u32:2}{u32:0}{u32:20}{u8:0} --at data";
-    place.run(deploy).ok();
+    let args = format!("{{u32:2}}{{u32:0}}{{u32:{text_bytes_max}}}{{u8:0}}");
+    let deploy = format!("program deploy room chat.wasm --args {args} --at data");
+    place.run(&deploy).ok();
     Server::new(place, "127.0.0.1:0")
 }
 
 #[test]
 fn two_clients_in_two_languages_exchange_messages_and_report_rejections() {
     let place = Place::new();
-    let server = room(&place);
+    let server = room(&place, 20);
     let [python, node] = CLIENTS;
     let mut ann = Person::new(&place, python, &server.url, "ann");
     ann.say("hello");
@@ -145,7 +146,7 @@ fn two_clients_in_two_languages_exchange_messages_and_report_rejections() {
 #[test]
 fn clients_show_no_control_characters_and_reconnect_to_a_server_that_was_killed() {
     let place = Place::new();
-    let server = room(&place);
+    let server = room(&place, 20);
     let url = server.url.clone();
     let [mut ann, mut bob] = CLIENTS.map(|client| Person::new(&place, client, &url, client.0));
     ann.say("\u{1b}[2J \u{9b}31m");
@@ -162,6 +163,24 @@ fn clients_show_no_control_characters_and_reconnect_to_a_server_that_was_killed(
     bob.say("back");
     for person in [&mut ann, &mut bob] {
         person.sees("node: back");
+    }
+}
+
+/// Such JSON is in base64 in lists and events.
+#[test]
+fn clients_show_json_with_many_levels() {
+    let place = Place::new();
+    let server = room(&place, 300);
+    let [mut ann, mut bob] =
+        CLIENTS.map(|client| Person::new(&place, client, &server.url, client.0));
+    let nested = "[".repeat(101) + &"]".repeat(101);
+    ann.say(&nested);
+    for person in [&mut bob, &mut ann] {
+        person.sees(&format!("python3: {nested}"));
+    }
+    bob.say("still here");
+    for person in [&mut bob, &mut ann] {
+        person.sees("node: still here");
     }
 }
 
