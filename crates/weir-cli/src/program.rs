@@ -146,7 +146,8 @@ Examples:
 The new program inherits the state. If the module exports `weir_upgrade`, this function runs first and
 may change the state. Without `weir_upgrade`, the module must have the state version of the old module
 (`weir_state`), and the state mode must not be memory; otherwise it is rejected (BAD_PROGRAM). On any
-failure, the old program remains.
+failure, the old program remains. The arguments of the old program are not kept: pass them again.
+`weir_init` does not run.
 
 Examples:
   weir program deploy bank balance.wasm && weir program replace bank balance2.wasm
