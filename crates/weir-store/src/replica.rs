@@ -868,8 +868,8 @@ mod tests {
             };
             replica.append(
                 vec![entry],
-                Box::new(move |written| drop(sender.send(written.is_ok()))),
-                Box::new(move |synced| drop(durable.send(synced.is_ok()))),
+                Box::new(move |written| sender.send(written.is_ok()).unwrap()),
+                Box::new(move |synced| durable.send(synced.is_ok()).unwrap()),
             );
             assert_eq!([results.recv(), results.recv()], [Ok(true), Ok(true)]);
         }
