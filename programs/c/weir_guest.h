@@ -109,7 +109,7 @@ WEIR_IMPORT("emit_input") void weir_emit_input(void);
 WEIR_IMPORT("emit_value")
 void weir_emit_value(const void *key, size_t key_len, size_t from, size_t len);
 
-/* Sets a text for the rejected caller, at most 256 bytes of UTF-8. */
+/* Sets a text for the rejected caller, in UTF-8. A text of more than 256 bytes is a trap. */
 WEIR_IMPORT("reject_text") void weir_reject_text(const char *text, size_t len);
 
 /* State of mode `kv`, a map of bytes. Copies the value of a key from byte `from`

@@ -13,6 +13,9 @@
 //!
 //! Nothing here allocates: a caller that reads bytes passes a buffer for them and
 //! gets the filled part of it.
+//!
+//! A slice outside of the memory is a trap, even if it is empty. Pass `""` as an empty slice: the
+//! address of `&.{}` is undefined.
 
 const std = @import("std");
 
@@ -185,9 +188,9 @@ pub fn emitValue(name: []const u8, from: usize, len: usize) void {
     host.emit_value(name.ptr, name.len, from, len);
 }
 
-/// Rejects the call, with a text for the caller (at most 256 bytes):
-/// `return weir.reject(1, "at most 100 bytes");`. Code 0 is a trap, because it would mean
-/// VALID.
+/// Rejects the call, with a text for the caller:
+/// `return weir.reject(1, "at most 100 bytes");`. A text of more than 256 bytes is a trap. Code 0 is
+/// a trap, because it would mean VALID.
 pub fn reject(code: u16, text: []const u8) i32 {
     if (code == 0) trap();
     host.reject_text(text.ptr, text.len);

@@ -28,9 +28,8 @@
 //! `vec!` and `String` of the crate `alloc` work. The heap is empty again
 //! when all allocations are dropped. If a program in mode `memory` keeps one
 //! allocation between calls, freed gaps are never reused; use a fixed table
-//! instead. Safe code cannot pass a pointer or length that the host would
-//! reject. Only `host.rs`, `heap.rs` and the macro [`program!`] contain
-//! unsafe code.
+//! instead. Safe code cannot pass a pointer outside of the memory. Only
+//! `host.rs`, `heap.rs` and the macro [`program!`] contain unsafe code.
 #![no_std]
 #![deny(missing_docs)]
 
@@ -54,7 +53,7 @@ pub type Outcome = Result<(), Reject>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject(pub u16);
 
-/// Rejects the call, with a text for the caller (at most 256 bytes).
+/// Rejects the call, with a text for the caller. A text of more than 256 bytes is a trap.
 pub fn reject(code: u16, text: &str) -> Outcome {
     host::reject_text(text.as_bytes());
     Err(Reject(code))
@@ -274,7 +273,8 @@ pub fn emit_input() {
     host::emit_input();
 }
 
-/// Emits a PUT record with a part of the written value, without a copy of its bytes.
+/// Emits a PUT record with a part of the written value, without a copy of its bytes. A part outside
+/// of the value is a trap.
 pub fn emit_value(key: &[u8], from: usize, len: usize) {
     host::emit_value(key, from, len);
 }
