@@ -89,13 +89,12 @@ impl StoredOps {
             let is_creation = matches!(op.action, Action::Create { .. });
             (is_creation && is_named).then(|| created.id.clone())
         };
-        let id = match replica.locate(name)? {
-            Some(location) => location.id,
+        let id = if let Some(location) = replica.locate(name)? {
+            location.id
+        } else {
             // The site has created the issue, and the replica lacks it.
-            None => {
-                let mut ids = self.by_number.values().filter_map(created);
-                ids.next().unwrap_or_else(|| name.to_owned())
-            }
+            let mut ids = self.by_number.values().filter_map(created);
+            ids.next().unwrap_or_else(|| name.to_owned())
         };
         let mut own = Vec::new();
         for op in self.by_number.values() {

@@ -516,7 +516,8 @@ impl Wanted {
 }
 
 fn empty(random: &mut Random) -> &'static str {
-    chosen(random, &["EMPTY", "null", "Empty"])
+    let texts = ["EMPTY", "null", "Empty"];
+    texts[random.below(texts.len())]
 }
 
 /// The name of a field, in small or in mixed letters.
@@ -634,7 +635,8 @@ fn generated_clause(random: &mut Random, all: &[Facts]) -> Clause {
                 (word.to_ascii_uppercase(), is_prefix)
             });
             let words = words.collect();
-            Clause::Contains(*chosen(random, &TEXT_FIELDS), words)
+            let field = *chosen(random, &TEXT_FIELDS);
+            Clause::Contains(field, words)
         }
         3 | 4 => generated_time(random, all),
         5 => {
