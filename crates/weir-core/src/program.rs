@@ -8,6 +8,7 @@
 //! the code, the call and the context.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::call_context::{CallContext, Image};
 pub use crate::code::{CodeHash, StateMode, TrapKind};
@@ -70,6 +71,13 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
     /// call with equal code returns at once. An unknown meter is [`Refusal::Unable`], because
     /// another meter would produce a different history.
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal>;
+
+    /// Keeps the rejection of this code in the cache while the returned text exists. `None` if the
+    /// host needs no compiler to find the rejection again, or has not rejected the code.
+    fn keep_rejection(&self, code: &[u8]) -> Option<Arc<str>> {
+        let _ = code;
+        None
+    }
 
     /// As `admit`, for code in a snapshot that was admitted before. The code is checked again, but
     /// may be compiled later: by [`compile_restored`](Self::compile_restored), or in its first

@@ -2,8 +2,8 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use weir_core::limits::DETAIL_TEXT_BYTES_MAX;
 use weir_core::{CodeHash, Refusal};
@@ -82,6 +82,9 @@ struct Modules<M> {
     /// The errors of modules that break a rule, newest first. So a module that was rejected on
     /// receipt is not compiled again when its intention is applied.
     refused: VecDeque<(CodeHash, String)>,
+    /// Errors that callers keep, and the number of entries at which the others are removed.
+    kept: BTreeMap<CodeHash, Weak<str>>,
+    kept_max: usize,
     compiled: u64,
 }
 
@@ -92,6 +95,8 @@ impl<M> Default for Cache<M> {
                 by_hash: BTreeMap::new(),
                 clock: 0,
                 refused: VecDeque::new(),
+                kept: BTreeMap::new(),
+                kept_max: limits::REFUSED_MODULES_MAX,
                 compiled: 0,
             }),
             compiling: Mutex::new(()),
@@ -115,8 +120,28 @@ impl<M: Send + Sync + 'static> Cache<M> {
             *used = now;
             return Some(Ok(Arc::clone(module)));
         }
+        if let Some(sentence) = modules.kept.get(&hash).and_then(Weak::upgrade) {
+            return Some(Err(Refusal::Bad(sentence.as_ref().to_owned())));
+        }
         let (_, sentence) = modules.refused.iter().find(|(known, _)| *known == hash)?;
         Some(Err(Refusal::Bad(sentence.clone())))
+    }
+
+    /// Keeps the rejection of the module with this hash while the returned text exists. `None` if
+    /// no rejection is cached.
+    pub(crate) fn keep_rejection(&self, hash: CodeHash) -> Option<Arc<str>> {
+        let mut modules = lock(&self.modules);
+        if let Some(sentence) = modules.kept.get(&hash).and_then(Weak::upgrade) {
+            return Some(sentence);
+        }
+        let (_, sentence) = modules.refused.iter().find(|(known, _)| *known == hash)?;
+        let sentence: Arc<str> = Arc::from(sentence.as_str());
+        if modules.kept.len() >= modules.kept_max {
+            modules.kept.retain(|_, kept| kept.strong_count() > 0);
+            modules.kept_max = limits::REFUSED_MODULES_MAX.max(2 * modules.kept.len());
+        }
+        modules.kept.insert(hash, Arc::downgrade(&sentence));
+        Some(sentence)
     }
 
     /// How often the compiler ran.
@@ -268,8 +293,6 @@ impl<M> Modules<M> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Weak;
-
     use super::*;
 
     /// A module that counts itself when it is dropped, if its cache is not locked.

@@ -304,6 +304,14 @@ impl ProgramHost for WasmtimeHost {
         Code::Ready(module).bind(setup)
     }
 
+    fn keep_rejection(&self, code: &[u8]) -> Option<Arc<str>> {
+        // Only a version that must be computed needs the compiler.
+        inspect(code)
+            .ok()
+            .filter(|report| report.version.is_none())?;
+        self.modules.keep_rejection(self.hash(code))
+    }
+
     fn restore(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         check_meter(setup.meter)?;
         let hash = self.hash(code);

@@ -170,6 +170,7 @@ impl Engine {
     pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<Prepared, StoreError> {
         let mut prepared = Prepared {
             programs: Vec::new(),
+            rejections: Vec::new(),
             starts_refused: self.refuses_starts(intentions),
         };
         for intention in intentions {
@@ -182,7 +183,7 @@ impl Engine {
             let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
             match host.admit(code, &max_setup()) {
                 Ok(program) => prepared.programs.push(program),
-                Err(Refusal::Bad(_)) => {}
+                Err(Refusal::Bad(_)) => prepared.rejections.extend(host.keep_rejection(code)),
                 Err(Refusal::Unable(why)) => return Err(StoreError::ProgramUnable { why }),
             }
         }

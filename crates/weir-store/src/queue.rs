@@ -64,6 +64,8 @@ pub(crate) struct Pending {
     /// Compiled programs that its items contain. The batch owns them, so that the host does not
     /// evict them before the apply.
     pub(crate) prepared: Vec<Box<dyn Program>>,
+    /// Rejections of modules that its items contain, for the same reason.
+    rejections: Vec<Arc<str>>,
     /// For a batch of the slow lane: its flow, and its expected fuel.
     pub(crate) slow: Option<(Box<str>, u64)>,
     /// Number of calls of programs. Starts of programs and DESTROYs count too.
@@ -77,6 +79,8 @@ pub(crate) struct Pending {
 pub(crate) struct Prepared {
     /// Programs that were compiled.
     pub(crate) programs: Vec<Box<dyn Program>>,
+    /// Rejections that the host keeps while these texts exist.
+    pub(crate) rejections: Vec<Arc<str>>,
     /// Whether the present state implies that every program start among the intentions will be
     /// rejected before its program is called.
     pub(crate) starts_refused: bool,
@@ -447,6 +451,7 @@ impl Queue {
         let added = last.builder.bytes() - before;
         last.waiters.push((count(intentions), answer));
         last.prepared.extend(prepared.programs);
+        last.rejections.extend(prepared.rejections);
         let destroys = destroys(intentions);
         last.calls += plan.calls + destroys;
         last.destroys += destroys;
@@ -521,6 +526,7 @@ impl Queue {
         // Parts are applied in order: the last batch retains the programs until all are applied.
         if let Some((last, _)) = batches.last_mut() {
             last.prepared.extend(prepared.programs);
+            last.rejections.extend(prepared.rejections);
         }
         let divided_call = (batches.len() > 1).then(|| inner.slow.divide());
         let answers = answer.split(batches.len());
@@ -676,6 +682,7 @@ impl Queue {
             pending.builder.clear(SPARE_BYTES);
             pending.waiters.clear();
             pending.prepared.clear();
+            pending.rejections.clear();
             (pending.slow, pending.calls, pending.destroys) = (None, 0, 0);
             inner.spare.push(pending);
         }

@@ -139,6 +139,32 @@ fn a_rejection_is_cached() {
     );
 }
 
+/// A queued write keeps the rejection of its module until it is applied.
+#[test]
+fn a_kept_rejection_is_not_evicted() {
+    let host = WasmtimeHost::default();
+    let computed = "(result i32) (i32.add (i32.const 1) (i32.const 1)))";
+    let wat = module("", "", "i32.const 0").replace("(result i32) i32.const 1)", computed);
+    let code = wat::parse_str(wat).unwrap();
+    assert_eq!(host.keep_rejection(&code), None, "not rejected yet");
+    let is_compiled_again = |code: &[u8]| {
+        for n in 0..=limits::REFUSED_MODULES_MAX {
+            assert!(host.admit(&n.to_le_bytes(), &largest_setup()).is_err());
+        }
+        let before = host.compiled();
+        assert!(host.admit(code, &largest_setup()).is_err());
+        host.compiled() > before
+    };
+    assert!(is_compiled_again(&code));
+    let kept = host.keep_rejection(&code);
+    assert!(kept.is_some() && !is_compiled_again(&code));
+    drop(kept);
+    assert!(is_compiled_again(&code));
+    // The check of the code finds the rejection of this module again.
+    assert!(host.admit(b"no module", &largest_setup()).is_err());
+    assert_eq!(host.keep_rejection(b"no module"), None);
+}
+
 /// The modules of a snapshot are compiled after it was loaded, each once.
 #[test]
 fn a_snapshot_is_loaded_without_compiling() {

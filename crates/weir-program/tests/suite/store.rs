@@ -225,6 +225,41 @@ fn the_parity_script_survives_a_kill_between_any_two_steps() {
     assert!(report.is_clean() && report.digest == digest, "{report:?}");
 }
 
+/// P1: a rejection that needs the compiler is found on receipt too.
+#[test]
+fn rejected_modules_are_compiled_when_they_are_received() {
+    let host = Arc::new(WasmtimeHost::default());
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), &host);
+    let count = weir_program::limits::REFUSED_MODULES_MAX + 1;
+    let computed = "(result i32) (i32.add (i32.const 1) (i32.const 1)))";
+    let numbered = |n: usize| {
+        let parts = format!("(global i32 (i32.const {n}))");
+        let wat = module("", &parts, "i32.const 0");
+        wat::parse_str(wat.replace("(result i32) i32.const 1)", computed)).unwrap()
+    };
+    let codes: Vec<Vec<u8>> = (0..count).map(numbered).collect();
+    let options = TopicOptions::default();
+    let creates: Vec<Intention<'_>> = codes
+        .iter()
+        .map(|code| {
+            let create = Operation::CreateProgram {
+                options: &options,
+                code,
+                args: b"",
+            };
+            Intention::new("t", create)
+        })
+        .collect();
+    let outcomes = store.propose(&creates).unwrap().wait().unwrap();
+    let bad = Some(ErrorCode::BadProgram);
+    let mut reasons = outcomes
+        .iter()
+        .map(|outcome| outcome.commit().unwrap().reason);
+    assert!(reasons.all(|reason| reason == bad));
+    assert_eq!(host.compiled(), count as u64);
+}
+
 /// P1: a module is compiled once, on receipt, for any number of modules in a call. The commit
 /// thread never compiles.
 #[test]
