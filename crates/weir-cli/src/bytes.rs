@@ -57,6 +57,25 @@ pub(crate) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Escapes the control characters that valid JSON may contain in strings: DEL, and U+0080 to U+009F,
+/// which some terminals execute.
+pub(crate) fn escape_controls_in_json(json: String) -> String {
+    let is_control = |c: char| ('\u{7f}'..='\u{9f}').contains(&c);
+    if !json.contains(is_control) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if is_control(c) {
+            // Writing into a string does not fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// `"NAME":"..."` for UTF-8, else `"NAME64":"..."`.
 pub(crate) fn json_bytes(name: &str, bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
@@ -130,6 +149,15 @@ mod tests {
         check(b"plain", r#""text":"plain""#);
         check(b"", r#""text":"""#);
         check(b"\xff", r#""value64":"/w==""#);
+    }
+
+    #[test]
+    fn json_for_a_terminal_has_no_control_characters() {
+        let escaped = |json: &str| escape_controls_in_json(json.to_owned());
+        let json = "{\"k\":\"a\u{7f}\u{80}\u{9b}2J\u{9f}\u{a0}é\"}";
+        let expected = "{\"k\":\"a\\u007f\\u0080\\u009b2J\\u009f\u{a0}é\"}";
+        assert_eq!(escaped(json), expected);
+        assert_eq!(escaped("[1,\t2]"), "[1,\t2]");
     }
 
     #[test]

@@ -2,13 +2,19 @@
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use weir::{ErrorCode, limits};
 
 use crate::bytes;
-use crate::report::FailureContext;
+use crate::report::{Failure, FailureContext};
+
+/// Maximum bytes of a value in a file: those of the largest value that a store accepts.
+const BYTES_MAX: u64 = limits::VALUE_BYTES_MAX as u64;
 
 /// The options for a key.
 #[derive(Clone, Debug, Args)]
@@ -72,7 +78,16 @@ pub(crate) fn value(text: &OsStr) -> anyhow::Result<Cow<'_, [u8]>> {
         Some(path) => {
             let path = OsStr::from_bytes(path);
             let shown = || format!("cannot read the value from {}", path.display());
-            Ok(Cow::Owned(std::fs::read(path).failed(shown)?))
+            let file = File::open(path).failed(shown)?;
+            let mut value = Vec::new();
+            // The byte after the maximum shows that the file is larger.
+            let read = file.take(BYTES_MAX + 1).read_to_end(&mut value);
+            if read.failed(shown)? as u64 > BYTES_MAX {
+                let why = format!("a value has at most {BYTES_MAX} bytes, and the file has more");
+                let failure = Failure::new(ErrorCode::TooLarge, shown());
+                return Err(failure.because(why).into());
+            }
+            Ok(Cow::Owned(value))
         }
     }
 }

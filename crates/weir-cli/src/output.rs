@@ -20,6 +20,8 @@ use weir::ErrorCode;
 
 /// Maximum rows of a table that are buffered to find the widths of its columns.
 const TABLE_ROWS_HELD: usize = 500;
+/// Bytes of the buffered rows of a table after which they are printed.
+const TABLE_BYTES_HELD: usize = 4 << 20;
 /// Maximum characters of a cell in a narrow table if the width of the terminal is unknown.
 const CELL_CHARS_MAX: usize = 60;
 
@@ -150,10 +152,14 @@ pub(crate) struct Output {
     headers: bool,
     rows: usize,
     held: Vec<Vec<String>>,
+    /// Bytes of the texts in `held`.
+    held_bytes: usize,
     widths: Vec<usize>,
     /// Columns of the terminal; `None` if the table has no limit.
     width_max: Option<usize>,
     colours: bool,
+    /// Whether standard output is a terminal.
+    is_terminal: bool,
 }
 
 impl Style {
@@ -195,9 +201,11 @@ impl Style {
             headers: !self.no_headers,
             rows: 0,
             held: Vec::new(),
+            held_bytes: 0,
             widths: Vec::new(),
             width_max: narrow.then(terminal_width).flatten(),
             colours: paint::is_on(io::stdout().is_terminal()),
+            is_terminal: io::stdout().is_terminal(),
         }))
     }
 
@@ -308,7 +316,10 @@ impl Output {
             .filter_map(|at| pair(&self.fields, cells, *at))
         {
             self.out.write_all(separator.as_bytes())?;
-            let member = member(&field.name, cell);
+            let mut member = member(&field.name, cell);
+            if self.is_terminal {
+                member = bytes::escape_controls_in_json(member);
+            }
             let painted = if self.colours {
                 paint::json(&member)
             } else {
@@ -373,8 +384,10 @@ impl Output {
             return Ok(());
         }
         let row = self.shown.iter().filter_map(|at| cells.get(*at)).map(human);
-        self.held.push(row.collect());
-        if self.held.len() >= TABLE_ROWS_HELD {
+        let row: Vec<String> = row.collect();
+        self.held_bytes += row.iter().map(String::len).sum::<usize>();
+        self.held.push(row);
+        if self.held.len() >= TABLE_ROWS_HELD || self.held_bytes >= TABLE_BYTES_HELD {
             self.flush_table()?;
         }
         Ok(())
@@ -402,6 +415,7 @@ impl Output {
         if first && self.headers {
             self.headings()?;
         }
+        self.held_bytes = 0;
         for row in std::mem::take(&mut self.held) {
             self.line(&row, false)?;
         }
@@ -483,6 +497,14 @@ impl Output {
             _ if field.kind == "json" => paint::json(&text),
             _ => text,
         }
+    }
+}
+
+impl Drop for Output {
+    /// After an error, prints the rows of a table that are still buffered.
+    fn drop(&mut self) {
+        // The error of the command is reported, not one of this write.
+        drop(self.flush_table());
     }
 }
 
@@ -593,6 +615,7 @@ fn quoted(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
     use super::*;
 
@@ -603,6 +626,28 @@ mod tests {
         assert_eq!(size(1536), "1.5 KiB");
         assert_eq!(size(u64::MAX), "16383.9 PiB");
         assert_eq!(time(1_790_000_000_000), "2026-09-21T14:13:20.000Z");
+    }
+
+    #[test]
+    fn a_table_buffers_a_limited_number_of_bytes() {
+        let style = Style {
+            format: Some(Format::Table),
+            columns: None,
+            no_headers: true,
+        };
+        let fields = vec![field("value", "bytes", "a value")];
+        let mut out = style.open(Shape::List, fields).ok().flatten().unwrap();
+        let value = vec![b'x'; 1 << 20];
+        let mut held_max = 0;
+        for _ in 0..10 {
+            out.row(&[Cell::Value(Cow::Borrowed(&value))]).unwrap();
+            held_max = held_max.max(out.held.len());
+        }
+        assert_eq!(held_max, 3);
+        // Nothing is printed.
+        out.held.clear();
+        let written = std::mem::replace(&mut out.out, BufWriter::new(io::stdout()));
+        drop(written.into_parts());
     }
 
     #[test]

@@ -284,7 +284,7 @@ pub(crate) fn open_at(
                 if Instant::now() >= deadline {
                     return match access {
                         Access::Read => {
-                            let why = format!("process {pid} has {} open", at.display());
+                            let why = format!("{} has {} open", holder(pid), at.display());
                             read_only(caller, at, options, &why)
                         }
                         _ => Err(cannot_open(caller, at, locked)),
@@ -350,9 +350,17 @@ fn connect_owner(
     let at = at.display();
     note(
         caller.quiet,
-        &format!("process {pid} serves {at}: working through its socket"),
+        &format!("{} serves {at}: working through its socket", holder(pid)),
     );
     Ok(Some(weir))
+}
+
+/// The process that has a directory open. `pid` is 0 if it is unknown.
+fn holder(pid: u32) -> String {
+    match pid {
+        0 => "another process".to_owned(),
+        pid => format!("process {pid}"),
+    }
 }
 
 /// Whether the directory contains a store, or a part of one. The check creates no lock file, as an

@@ -15,7 +15,7 @@ use std::time::Duration;
 use weir::{ErrorCode, IntentionError, StoreError, WeirError};
 use weir_server::logs::{self, BufferedLines};
 
-use crate::bytes::json_string;
+use crate::bytes::{escape_controls_in_json, json_string};
 
 /// Whether errors are printed as JSON: `-o json` and `-o jsonl`.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
@@ -105,6 +105,16 @@ impl Failure {
                 started_unix_s,
                 ..
             } => {
+                // The advice must not be `kill 0`, which ends the processes of the caller.
+                if *pid == 0 {
+                    return failure
+                        .because(format!(
+                            "another process has {directory} open, and its id is not known"
+                        ))
+                        .advise(format!(
+                            "wait for it (`--lock-wait 60s`); `fuser {directory}/LOCK` prints its id"
+                        ));
+                }
                 let program = if program.is_empty() {
                     "a program"
                 } else {
@@ -314,9 +324,10 @@ pub(crate) fn print_failure(failure: &Failure) {
 fn json(name: &str, code: Option<ErrorCode>, texts: [&str; 3]) -> String {
     let [what, why, advice] = texts.map(json_string);
     let code = code.map_or("null".to_owned(), |code| format!("\"E{}\"", code.number()));
-    format!(
+    // The texts may contain a name or a path that another user has chosen.
+    escape_controls_in_json(format!(
         "{{\"error\":\"{name}\",\"code\":{code},\"what\":{what},\"why\":{why},\"try\":{advice}}}"
-    )
+    ))
 }
 
 /// Prints a line for people, unless `--quiet`.

@@ -121,6 +121,28 @@ fn a_directory_in_use_names_its_owner() {
     place.run("get t 2").ok();
 }
 
+/// The text of the lock file may be missing, for example if the holder has locked it for reading.
+#[test]
+fn an_unknown_holder_of_a_directory_is_not_process_0() {
+    let place = Place::new();
+    place.run("put t x").ok();
+    let lock = std::fs::File::open(place.path("weir-data/LOCK")).unwrap();
+    lock.lock_shared().unwrap();
+    let refused = place.run("put t y --lock-wait 0s").code(5);
+    check(refused.err.trim_end(), "E404");
+    assert!(
+        refused.err.contains("another process has"),
+        "{}",
+        refused.err
+    );
+    // `kill 0` would end the shell of the user.
+    for wrong in ["process 0", "kill", "1970"] {
+        assert!(!refused.err.contains(wrong), "{}", refused.err);
+    }
+    let read = place.run("get t 2").ok();
+    assert!(read.err.contains("another process has"), "{}", read.err);
+}
+
 #[test]
 fn a_read_without_a_store_creates_no_files() {
     let place = Place::new();
@@ -245,6 +267,10 @@ fn errors_are_json_if_rows_are_json() {
         }
     }
     check(&place.run("get t 7 -o table").code(4).err, "E318");
+    // U+009B begins a command of some terminals.
+    let name = place.words(&["get", "t\u{9b}2J", "1", "-o", "json"]);
+    assert!(name.err.contains("t\\u009b2J"), "{}", name.err);
+    assert!(!name.err.contains('\u{9b}'), "{}", name.err);
     let done = place.run("topic rm t -o json").code(2);
     let error: serde_json::Value = serde_json::from_str(&done.err).unwrap();
     assert_eq!(error["error"], "USAGE");
@@ -261,6 +287,17 @@ fn a_value_is_found_under_the_names_that_it_has_in_json() {
         let done = place.run(&format!("get t --key k -o json --columns {columns}"));
         assert_eq!(done.ok().text().trim(), row);
     }
+}
+
+#[test]
+fn a_file_that_is_larger_than_any_value_is_not_read_into_memory() {
+    let place = Place::new();
+    let large = std::fs::File::create(place.path("large")).unwrap();
+    large.set_len(1 << 42).unwrap();
+    let over = place.run("put t @large").code(1);
+    check(over.err.trim_end(), "E309");
+    assert!(over.err.contains("67108864 bytes"), "{}", over.err);
+    assert!(!place.path("weir-data").exists());
 }
 
 /// A newer weir may have written the file, so unknown keys are preserved.

@@ -85,6 +85,15 @@ fn damage_is_reported_with_file_and_position_and_never_restored() {
     assert!(!place.path("new").exists());
     let topic = place.run("topic verify t --at ./copy").code(65);
     assert!(topic.err.contains("E405"), "{}", topic.err);
+    // Every format prints the records before the damage.
+    let shown = |format: &str| {
+        let done = place.run(&format!("tail t --at ./copy --no-headers -o {format}"));
+        assert!(done.err.contains("E405"), "{}", done.err);
+        done.text().lines().count()
+    };
+    let before = shown("jsonl");
+    assert!(before > 0, "the first block is not damaged");
+    assert_eq!(shown("table"), before);
     place.run("verify").ok();
 }
 
