@@ -132,7 +132,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             place,
             options,
         } => {
-            let mut contexts = Contexts::load()?;
+            let (lock, mut contexts) = Contexts::lock()?;
             if contexts.by_name.contains_key(name) {
                 let what = format!("cannot create context {name}");
                 let failure = Failure::new(ErrorCode::BadOption, what);
@@ -149,7 +149,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             };
             let context = with_options(caller, context, options)?;
             contexts.by_name.insert(name.clone(), context);
-            contexts.save()?;
+            contexts.save(&lock)?;
             note(caller.quiet, &format!("context {name} is {place}"));
         }
         Verb::Set {
@@ -157,7 +157,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             place,
             options,
         } => {
-            let mut contexts = Contexts::load()?;
+            let (lock, mut contexts) = Contexts::lock()?;
             let mut context = contexts.get(name)?.clone();
             if let Some(place) = place {
                 context.at = absolute_place(place)?;
@@ -165,11 +165,11 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             let context = with_options(caller, context, options)?;
             let shown = context.at.clone();
             contexts.by_name.insert(name.clone(), context);
-            contexts.save()?;
+            contexts.save(&lock)?;
             note(caller.quiet, &format!("context {name} is {shown}"));
         }
         Verb::Use { name, none: _ } => {
-            let mut contexts = Contexts::load()?;
+            let (lock, mut contexts) = Contexts::lock()?;
             let name = match name.as_deref() {
                 Some("-") if contexts.previous.is_none() => {
                     return Err(usage(
@@ -183,18 +183,18 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
                 contexts.get(name)?;
             }
             contexts.previous = std::mem::replace(&mut contexts.current, name);
-            contexts.save()?;
+            contexts.save(&lock)?;
             let now = contexts.current.as_deref().unwrap_or("none");
             note(caller.quiet, &format!("the current context is {now}"));
         }
         Verb::Rm { name } => {
-            let mut contexts = Contexts::load()?;
+            let (lock, mut contexts) = Contexts::lock()?;
             contexts.get(name)?;
             contexts.by_name.remove(name);
             for slot in [&mut contexts.current, &mut contexts.previous] {
                 slot.take_if(|current| current == name);
             }
-            contexts.save()?;
+            contexts.save(&lock)?;
             note(caller.quiet, &format!("context {name} is removed"));
         }
     }

@@ -1,8 +1,12 @@
 //! The file of contexts: `contexts.toml` in the user's configuration folder.
 //!
-//! Invariant: the file contains no secret.
+//! Invariants:
+//! - The file contains no secret.
+//! - Of two commands that change the file, the later one reads the change of the earlier one.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -38,6 +42,13 @@ pub(crate) struct Contexts {
     /// Keys written by a newer weir; preserved unchanged.
     #[serde(flatten)]
     others: toml::Table,
+}
+
+/// The exclusive right to change the file.
+#[derive(Debug)]
+pub(crate) struct ContextsLock {
+    /// Closing the folder releases the lock.
+    _folder: File,
 }
 
 /// The folder for configuration files of the user: `$XDG_CONFIG_HOME/weir`.
@@ -102,23 +113,41 @@ impl Contexts {
         }
     }
 
-    pub(crate) fn save(&self) -> anyhow::Result<()> {
-        let path = Self::path().ok_or_else(|| {
+    /// Reads the file for a change. Until the lock is dropped, other commands that change the file
+    /// wait.
+    pub(crate) fn lock() -> anyhow::Result<(ContextsLock, Self)> {
+        let folder = home().ok_or_else(|| {
             Failure::new(ErrorCode::BadOption, "cannot save the contexts")
                 .because("neither XDG_CONFIG_HOME nor HOME is set")
                 .advise("set one of them")
         })?;
-        let shown = path.display().to_string();
+        let lock = || -> std::io::Result<File> {
+            std::fs::create_dir_all(&folder)?;
+            // The lock is on the folder, because a change replaces the file.
+            let file = File::open(&folder)?;
+            file.lock()?;
+            Ok(file)
+        };
+        let locked = lock().failed(|| format!("cannot lock {}", folder.display()))?;
+        Ok((ContextsLock { _folder: locked }, Self::load()?))
+    }
+
+    /// Replaces the file with these contexts.
+    pub(crate) fn save(&self, _lock: &ContextsLock) -> anyhow::Result<()> {
+        let Some(path) = Self::path() else {
+            unreachable!("the folder of the file is locked");
+        };
         let write = || -> std::io::Result<()> {
-            if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent)?;
-            }
+            // A symbolic link stays, and its target is replaced.
+            let path = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             let text = toml::to_string(self).map_err(std::io::Error::other)?;
             let new = path.with_extension("toml.new");
-            std::fs::write(&new, text)?;
+            let mut file = File::create(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
             std::fs::rename(&new, &path)
         };
-        write().failed(|| format!("cannot write {shown}"))
+        write().failed(|| format!("cannot write {}", path.display()))
     }
 
     /// The current context with its name.

@@ -176,18 +176,16 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
         let flag_value = args.given.iter().find(|(name, _)| *name == key.name);
         let flag_value =
             flag_value.map(|(_, text)| (text.clone(), format!("flag --{}", flag_name(key))));
-        let env_value = || {
-            let text = std::env::var(&variable)
-                .ok()
-                .filter(|text| !text.is_empty())?;
-            Some((text, format!("environment {variable}")))
-        };
         let file_value = || {
             let (_, text, at) = settings.serve.iter().find(|(name, ..)| name == key.name)?;
             let file = settings.file.as_ref()?.display();
             Some((text.clone(), format!("{file}, {at}")))
         };
-        let origin = match flag_value.or_else(env_value).or_else(file_value) {
+        let given = match flag_value {
+            Some(value) => Some(value),
+            None => crate::settings::variable(key.name, &variable)?.or_else(file_value),
+        };
+        let origin = match given {
             None => "default".to_owned(),
             Some((text, origin)) => {
                 (key.set)(&mut config, &text).map_err(|error| {

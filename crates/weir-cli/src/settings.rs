@@ -88,18 +88,17 @@ impl Settings {
             let name = &context.as_ref()?.0;
             Some((text?, format!("context {name}")))
         };
-        let (at, output) = match &context {
+        let (at, output_of_context) = match &context {
             Some((_, context)) => (Some(context.at.clone()), context.output.clone()),
             None => (None, None),
         };
-        let at = from_flag(flags.at.clone())
-            .or_else(|| variable("WEIR_AT"))
+        let at = flag_or_variable(flags.at.clone(), "at", "WEIR_AT")?
             .or_else(|| from_context(at))
             .or_else(|| from_file(&values.at))
             .unwrap_or_else(|| (AT_DEFAULT.to_owned(), "default".to_owned()));
-        let output = from_flag(flags.output.map(|format| format.name().to_owned()))
-            .or_else(|| variable("WEIR_OUTPUT"))
-            .or_else(|| from_context(output))
+        let output = flags.output.map(|format| format.name().to_owned());
+        let output = flag_or_variable(output, "output", "WEIR_OUTPUT")?
+            .or_else(|| from_context(output_of_context))
             .or_else(|| from_file(&values.output));
         let output = match output {
             Some((text, origin)) => {
@@ -110,7 +109,12 @@ impl Settings {
             None => Sourced::default(None),
         };
         report::as_json(json(output.value));
-        let named = variable("WEIR_DURABILITY").or_else(|| from_file(&values.durability));
+        let named = match flags.durability {
+            Some(_) => None,
+            None => {
+                variable("durability", "WEIR_DURABILITY")?.or_else(|| from_file(&values.durability))
+            }
+        };
         let durability = match (flags.durability, named) {
             (Some(value), _) => Sourced {
                 value,
@@ -154,13 +158,29 @@ impl<T> Sourced<T> {
     }
 }
 
-fn from_flag(value: Option<String>) -> Option<(String, String)> {
-    Some((value?, "flag".to_owned()))
+fn flag_or_variable(
+    flag: Option<String>,
+    key: &str,
+    name: &str,
+) -> anyhow::Result<Option<(String, String)>> {
+    match flag {
+        Some(text) => Ok(Some((text, "flag".to_owned()))),
+        None => variable(key, name),
+    }
 }
 
-fn variable(name: &str) -> Option<(String, String)> {
-    let value = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-    Some((value, format!("environment {name}")))
+/// The text of an environment variable that sets `key`, and its origin. `None` if the variable is
+/// not set or empty.
+pub(crate) fn variable(key: &str, name: &str) -> anyhow::Result<Option<(String, String)>> {
+    let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let origin = format!("environment {name}");
+    match value.into_string() {
+        Ok(text) => Ok(Some((text, origin))),
+        // The default would be another store, or a server without its identities.
+        Err(_) => Err(setting_error(key, &origin, "the value is not UTF-8")),
+    }
 }
 
 fn setting_error(key: &str, origin: &str, why: &str) -> anyhow::Error {

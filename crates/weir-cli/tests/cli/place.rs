@@ -1,6 +1,8 @@
 //! Where a command works: flag, environment, context, file, default.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 
@@ -51,6 +53,64 @@ fn flag_environment_context_and_file_have_this_precedence() {
     assert_eq!(at(&[], None), "context");
     place.run("context rm here").ok();
     assert_eq!(at(&[], None), "file");
+}
+
+#[test]
+fn a_variable_that_is_not_utf_8_is_an_error() {
+    let place = Place::new();
+    let run = |name: &str, line: &str| {
+        let mut command = place.weir();
+        command.args(line.split(' '));
+        command.env(name, OsStr::from_bytes(b"./other\xff"));
+        command_output(command.output().unwrap())
+    };
+    for (name, line) in [
+        ("WEIR_AT", "put t x"),
+        ("WEIR_OUTPUT", "put t x"),
+        ("WEIR_DURABILITY", "put t x"),
+        ("WEIR_SERVE_IDENTITIES", "serve --print-config"),
+    ] {
+        let done = run(name, line).code(2);
+        let origin = format!("environment {name}");
+        assert!(done.err.contains(&origin), "{}", done.err);
+    }
+    assert!(!place.path("weir-data").exists());
+    for (name, line) in [
+        ("WEIR_AT", "put t x --at ./flag"),
+        ("WEIR_OUTPUT", "put t x -o json"),
+        ("WEIR_DURABILITY", "put t x --durability each"),
+        (
+            "WEIR_SERVE_IDENTITIES",
+            "serve --identities a.toml --print-config",
+        ),
+    ] {
+        run(name, line).ok();
+    }
+}
+
+#[test]
+fn concurrent_changes_of_contexts_are_kept() {
+    let place = Place::new();
+    let spawn = |number: u32| {
+        let mut command = place.weir();
+        command.args(["context", "create", &format!("c{number}"), "./x", "-q"]);
+        command.spawn().unwrap()
+    };
+    let children: Vec<_> = (0..16).map(spawn).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let all = place.run("context ls -o json").ok().json();
+    assert_eq!(all.as_array().unwrap().len(), 16, "{all}");
+    // The file may be a symbolic link into the user's other files.
+    let file = place.path(".config/weir/contexts.toml");
+    let target = place.path("contexts-elsewhere");
+    fs::rename(&file, &target).unwrap();
+    std::os::unix::fs::symlink(&target, &file).unwrap();
+    place.run("context create more ./x").ok();
+    assert!(file.symlink_metadata().unwrap().is_symlink());
+    let text = fs::read_to_string(&target).unwrap();
+    assert!(text.contains("[contexts.more]"), "{text}");
 }
 
 #[test]
