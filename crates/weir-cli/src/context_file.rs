@@ -61,6 +61,20 @@ pub(crate) fn home() -> Option<PathBuf> {
     Some(base.join("weir"))
 }
 
+/// The message of an error in a text, with its position.
+pub(crate) fn syntax_error(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start);
+    format!("line {}: {}", line_and_column(text, at), error.message())
+}
+
+/// Line and column of a byte position, from 1.
+pub(crate) fn line_and_column(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("{line} column {column}")
+}
+
 impl Contexts {
     fn path() -> Option<PathBuf> {
         Some(home()?.join("contexts.toml"))
@@ -87,7 +101,7 @@ impl Contexts {
         read.map_err(|error| {
             let what = format!("cannot use the file {}", path.display());
             Failure::new(ErrorCode::BadOption, what)
-                .because(error.message())
+                .because(syntax_error(&text, &error))
                 .advise("correct that line")
                 .into()
         })

@@ -16,7 +16,7 @@ use weir::limits::VALUE_BYTES_MAX;
 use weir::units::{self, UnitError};
 use weir::{Consistency, Durability, ErrorCode};
 
-use crate::context_file::{Contexts, home};
+use crate::context_file::{Contexts, home, line_and_column, syntax_error};
 use crate::credentials::{self, Credentials};
 use crate::output::Format;
 use crate::report::{self, Failure};
@@ -282,10 +282,7 @@ impl Values {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let table = toml::de::DeTable::parse(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            format!("line {}: {}", line_and_column(text, at), error.message())
-        })?;
+        let table = toml::de::DeTable::parse(text).map_err(|error| syntax_error(text, &error))?;
         let mut values = Self::default();
         for (key, value) in table.get_ref() {
             let at = line_and_column(text, key.span().start);
@@ -349,14 +346,6 @@ fn serve_settings(
         keys.push((name.to_owned(), value, format!("line {at}")));
     }
     Ok(keys)
-}
-
-/// Line and column of a byte position, from 1.
-fn line_and_column(text: &str, at: usize) -> String {
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    format!("{line} column {column}")
 }
 
 /// The known key that is most similar to a name.

@@ -89,6 +89,17 @@ fn a_variable_that_is_not_utf_8_is_an_error() {
 }
 
 #[test]
+fn an_error_in_the_file_of_contexts_has_a_position() {
+    let place = Place::new();
+    place.run("context create here ./x").ok();
+    let file = place.path(".config/weir/contexts.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("# a comment\ncurrent = here\n{text}")).unwrap();
+    let done = place.run("context ls").code(2);
+    assert!(done.err.contains("line 2 column"), "{}", done.err);
+}
+
+#[test]
 fn concurrent_changes_of_contexts_are_kept() {
     let place = Place::new();
     let spawn = |number: u32| {
