@@ -493,7 +493,8 @@ impl Served {
                 }
             }
         }
-        topic.destroy().map_err(failed)?;
+        let destroyed = topic.destroy().map_err(failed)?;
+        destroyed.ensure_valid().map_err(failed)?;
         Ok((timed, content))
     }
 }

@@ -346,7 +346,8 @@ fn neighbour_times(
     messages: u64,
 ) -> Result<Vec<u64>, ContenderError> {
     let good = weir.topic(NEIGHBOUR_TOPIC).map_err(failed)?;
-    good.put("k", [7; 100]).map_err(failed)?;
+    let first = good.put("k", [7; 100]).map_err(failed)?;
+    first.ensure_valid().map_err(failed)?;
     let mut listener = good.listener(ReadFrom::Start).map_err(failed)?;
     while listener.next_page().map_err(failed)?.is_some() {}
     let mut once = || match neighbour {
