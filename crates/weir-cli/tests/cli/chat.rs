@@ -1,6 +1,7 @@
 //! Tests `programs/chat`: a server with its program, and a client in each of two languages.
 
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -166,17 +167,37 @@ fn clients_show_no_control_characters_and_reconnect_to_a_server_that_was_killed(
     }
 }
 
-/// Such JSON is in base64 in lists and events.
+/// Writes a text without a media type. If it is JSON, events contain it as a value, or in base64
+/// if it has many levels.
+fn write_without_type(server: &Server, user: &str, text: &str) {
+    let address = server.url.trim_start_matches("http://");
+    let body = [&[0; 8][..], text.as_bytes()].concat();
+    let head = format!(
+        "POST /v1/topics/room/events?key={user} HTTP/1.1\r\nhost: {address}\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .write_all(&[head.as_bytes(), &body].concat())
+        .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 201 "), "{response}");
+}
+
 #[test]
-fn clients_show_json_with_many_levels() {
+fn clients_show_json_of_other_clients() {
     let place = Place::new();
     let server = room(&place, 300);
     let [mut ann, mut bob] =
         CLIENTS.map(|client| Person::new(&place, client, &server.url, client.0));
     let nested = "[".repeat(101) + &"]".repeat(101);
-    ann.say(&nested);
-    for person in [&mut bob, &mut ann] {
-        person.sees(&format!("python3: {nested}"));
+    for text in ["42", &nested] {
+        write_without_type(&server, "eve", text);
+        for person in [&mut bob, &mut ann] {
+            person.sees(&format!("eve: {text}"));
+        }
     }
     bob.say("still here");
     for person in [&mut bob, &mut ann] {
