@@ -1,6 +1,6 @@
 //! `weir backup`: copies a store. The copy is a complete store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
 use crate::report::Failure;
+use crate::target;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -49,8 +50,9 @@ pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode
         "weir backup",
         "stop the server, then run the command on its machine with `--at DIR`",
     )?;
-    let shown = args.target.display().to_string();
-    let report = weir.store()?.backup(&args.target);
+    let target = target::check(&args.target, Path::new(&caller.settings.at.value))?;
+    let shown = target.display().to_string();
+    let report = weir.store()?.backup(&target);
     let report = report
         .map_err(|error| Failure::store(format!("cannot back up into {shown}"), &error).tool())?;
     out.row(&[

@@ -60,6 +60,7 @@ mod serve;
 mod settings;
 mod status;
 mod tail;
+mod target;
 mod token;
 mod topic;
 mod topic_options;

@@ -17,6 +17,7 @@ use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place;
 use crate::report::{Failure, note};
+use crate::target;
 use crate::verify;
 
 #[derive(Debug, Args)]
@@ -91,7 +92,9 @@ pub(crate) fn run(caller: &Caller, args: &RepairArgs) -> anyhow::Result<ExitCode
         "stop the server, then run the command on its machine with `--at DIR`",
     )?);
     let target = args.target.as_deref().filter(|_| !args.dry_run);
-    let report = match target {
+    let target = target.map(|target| target::check(target, &source));
+    let target = target.transpose()?;
+    let report = match &target {
         Some(target) => weir::salvage(&source, target),
         None => weir::salvage_dry_run(&source),
     };

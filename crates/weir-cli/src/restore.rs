@@ -7,8 +7,9 @@
 //! - The backup is not changed.
 //! - A target under its final name is complete.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,7 +21,8 @@ use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
 use crate::progress::Progress;
-use crate::report::{Failure, usage};
+use crate::report::{Failure, io_code, usage};
+use crate::target;
 use crate::verify;
 
 /// Files of a store that belong to the process that has it open.
@@ -74,22 +76,13 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     };
     let started = Instant::now();
     let shown = args.target.display().to_string();
-    let failed = |error: io::Error| {
-        let code = match error.kind() {
-            io::ErrorKind::PermissionDenied => ErrorCode::NotPermitted,
-            io::ErrorKind::StorageFull => ErrorCode::DiskFull,
-            io::ErrorKind::AlreadyExists => ErrorCode::StoreExists,
-            _ => ErrorCode::Io,
-        };
-        Failure::new(code, format!("cannot restore into {shown}"))
-            .because(error)
-            .tool()
-    };
+    let failed = |error| failure(&shown, error);
     if !is_absent_or_empty(&args.target).map_err(failed)? {
         let what = format!("cannot restore into {shown}");
         return Err(Failure::new(ErrorCode::StoreExists, what).tool().into());
     }
-    let partial = partial_path(&args.target)
+    let target = target::check(&args.target, &args.backup)?;
+    let partial = partial_path(&target)
         .ok_or_else(|| usage("TARGET must end with the name of a directory"))?;
     if partial.try_exists().map_err(failed)? {
         let partial = partial.display();
@@ -103,14 +96,20 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     }
     let report = verify::check(&args.backup, caller.quiet)?;
     verify::ensure_sound(&args.backup, &report)?;
-    let mut counts = CopyCounts::default();
-    copy(&args.backup, &partial, 0, &mut counts).map_err(failed)?;
-    let report = verify::check(&partial, caller.quiet)?;
-    verify::ensure_sound(&partial, &report)?;
-    publish(&partial, &args.target).map_err(failed)?;
+    if let Some(parent) = partial.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    create_private(&partial).map_err(failed)?;
+    let copied = copy_and_verify(&args.backup, &partial, caller.quiet, &shown);
+    if copied.is_err() {
+        // The failure may be a lack of space. The error of the copy is reported, not one of this.
+        drop(std::fs::remove_dir_all(&partial));
+    }
+    let counts = copied?;
+    publish(&partial, &target).map_err(failed)?;
     let weir = place::open_at(
         caller,
-        &args.target,
+        &target,
         Access::Change,
         place::PROGRAM,
         caller.lock_wait,
@@ -130,6 +129,31 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
+/// The failure of a system call.
+fn failure(target: &str, error: io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::AlreadyExists => ErrorCode::StoreExists,
+        _ => io_code(&error),
+    };
+    Failure::new(code, format!("cannot restore into {target}"))
+        .because(error)
+        .tool()
+}
+
+/// Copies the backup into an empty directory, and verifies the copy.
+fn copy_and_verify(
+    backup: &Path,
+    partial: &Path,
+    quiet: bool,
+    target: &str,
+) -> anyhow::Result<CopyCounts> {
+    let mut counts = CopyCounts::default();
+    copy(backup, partial, 0, &mut counts).map_err(|error| failure(target, error))?;
+    let report = verify::check(partial, quiet)?;
+    verify::ensure_sound(partial, &report)?;
+    Ok(counts)
+}
+
 /// Whether the target does not exist or is empty.
 fn is_absent_or_empty(target: &Path) -> io::Result<bool> {
     match std::fs::read_dir(target) {
@@ -146,19 +170,25 @@ fn partial_path(target: &Path) -> Option<PathBuf> {
     Some(target.with_file_name(name))
 }
 
+/// Creates a directory that only its owner can use, as a store does.
+fn create_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Copies the files below a directory into an existing one.
 fn copy(from: &Path, to: &Path, depth: usize, counts: &mut CopyCounts) -> io::Result<()> {
     if depth > DEPTH_MAX {
         return Err(io::Error::other(format!(
             "the directories of the backup are nested more than {DEPTH_MAX} deep"
         )));
     }
-    std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         let name = entry.file_name();
         let target = to.join(&name);
         let kind = entry.file_type()?;
         if kind.is_dir() {
+            create_private(&target)?;
             copy(&entry.path(), &target, depth + 1, counts)?;
         } else if kind.is_file() && !NOT_COPIED.iter().any(|skipped| name == *skipped) {
             counts.bytes += std::fs::copy(entry.path(), &target)?;

@@ -159,6 +159,8 @@ pub(crate) fn build_and_rename<T>(
     identity: &Identity,
     build: impl FnOnce(&Arc<dyn Disk>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
+    // Without a separator at its end, so that the other directory is beside it, not in it.
+    let target = target.components().as_path();
     check_empty(target)?;
     let text = target.display().to_string();
     let io = |verb| StoreError::io(verb, &text);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -53,6 +54,55 @@ fn a_backup_restores_to_the_same_state() {
     place.run("restore nothing new").code(78);
     place.run("verify nothing").code(78);
     assert!(!place.path("new").exists());
+}
+
+#[test]
+fn a_target_that_a_copy_cannot_replace_is_refused_first() {
+    let place = Place::new();
+    filled(&place);
+    // A separator at the end, as shells complete it, is not a part of the name.
+    place.run("backup copy/").ok();
+    std::fs::create_dir(place.path("again")).unwrap();
+    place.run("restore copy/ again/").ok();
+    place.run("verify again").ok();
+    let mode = place.path("again/log").metadata().unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o700);
+    std::fs::create_dir(place.path("empty")).unwrap();
+    std::os::unix::fs::symlink("empty", place.path("link")).unwrap();
+    for line in [
+        "backup link",
+        "restore copy link",
+        "repair link",
+        "backup weir-data/inside",
+        "restore copy copy/inside",
+        "repair weir-data/inside",
+    ] {
+        let refused = place.run(line).code(78);
+        assert!(refused.err.contains("E415"), "{}", refused.err);
+    }
+    place.run("restore copy .").code(73);
+    let mut all = Vec::new();
+    files(&place.path(""), &mut all);
+    for (_, path) in all {
+        let path = path.display().to_string();
+        let is_left = path.contains("partial") || path.contains("inside");
+        assert!(!is_left, "{path}");
+    }
+}
+
+#[test]
+fn a_restore_that_fails_leaves_no_files() {
+    let place = Place::new();
+    place
+        .pipe("put t -", format!("{}\n", "x".repeat(2000)).repeat(100))
+        .ok();
+    place.run("backup copy").ok();
+    let mut shell = place.command("sh");
+    shell.args(["-c", "ulimit -f 16; exec \"$0\" restore copy again"]);
+    let full = command_output(shell.arg(env!("CARGO_BIN_EXE_weir")).output().unwrap());
+    assert!(full.err.contains("E403"), "{}", full.err);
+    assert!(!place.path("again.partial").exists());
+    place.run("restore copy again").ok();
 }
 
 #[test]
@@ -260,7 +310,6 @@ fn a_command_reads_the_last_published_state_while_a_writer_is_open() {
 
 #[test]
 fn a_store_without_write_permission_can_be_read() {
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     let place = Place::new();
     place.run("put t x --key k --at store").ok();

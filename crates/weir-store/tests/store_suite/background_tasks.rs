@@ -648,8 +648,10 @@ fn a_backup_during_writes_is_a_prefix_that_accepts_writes() {
     started.wait();
     let mut copies = Vec::new();
     for n in 0..3 {
-        // The name has a dot: the temporary copy must not replace another directory.
-        let target = dir.path().join(format!("copy.{n}"));
+        // The name has a dot: the temporary copy must not replace another directory. It may end
+        // with a separator.
+        let end = if n == 0 { "/" } else { "" };
+        let target = dir.path().join(format!("copy.{n}{end}"));
         let other = dir.path().join("copy.partial");
         std::fs::create_dir_all(&other).unwrap();
         std::fs::write(other.join("mine"), b"stays").unwrap();
