@@ -103,6 +103,10 @@ pub(crate) fn run(caller: &Caller, args: &ConfigArgs) -> anyhow::Result<ExitCode
                 Failure::new(ErrorCode::Io, format!("cannot create {shown}")).because(error)
             })?;
             let written = opened.write_all(TEMPLATE.as_bytes());
+            if written.is_err() {
+                // So that the command can be repeated.
+                drop(std::fs::remove_file(file));
+            }
             written.failed(|| format!("cannot write {shown}"))?;
             note(caller.quiet, &format!("wrote {shown}"));
         }

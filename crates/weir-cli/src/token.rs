@@ -201,7 +201,13 @@ fn create(caller: &Caller, place: &FileArgs, new_token: &NewToken<'_>) -> anyhow
         write_private(out, line.as_bytes(), false)
             .failed(|| format!("cannot write the token into {}", out.display()))?;
     }
-    file.write().map_err(|error| failure(what(), &error))?;
+    file.write().map_err(|error| {
+        if let Some(out) = new_token.out {
+            // No server accepts the token. The error of the write is reported, not one of this.
+            drop(std::fs::remove_file(out));
+        }
+        failure(what(), &error)
+    })?;
     let shown = match new_token.out {
         Some(_) => Cell::Nothing,
         None => Cell::Text(token.expose().into()),

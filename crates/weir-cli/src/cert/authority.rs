@@ -211,11 +211,16 @@ fn write_pair((certificate, key): &(PathBuf, PathBuf), pem: &str, key_pem: &str)
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o644);
     let written = options.open(certificate).and_then(|mut file| {
-        file.write_all(pem.as_bytes())?;
-        file.sync_all()
+        let written = file
+            .write_all(pem.as_bytes())
+            .and_then(|()| file.sync_all());
+        if written.is_err() {
+            drop(fs::remove_file(certificate));
+        }
+        written
     });
     written.map_err(|error| {
-        // The error of the write is reported, not one of the removal.
+        // The error of the write is reported, not one of a removal.
         drop(fs::remove_file(key));
         named(certificate, error)
     })

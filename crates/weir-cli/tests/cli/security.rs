@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::run::Place;
+use crate::run::{CommandOutput, Place, command_output};
 
 fn mode(place: &Place, name: &str) -> u32 {
     let found = place.path(name).metadata().unwrap();
@@ -189,4 +189,41 @@ fn an_authority_signs_for_servers_and_clients() {
         .json();
     assert_eq!(shown[0]["state"], "valid");
     place.run("cert show short/c.example.key").code(1);
+}
+
+/// Runs a command line in a shell that limits the size of files, in blocks of 512 or 1,024 bytes.
+fn run_with_small_files(place: &Place, blocks: u32, line: &str) -> CommandOutput {
+    let mut shell = place.command("sh");
+    shell.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
+    shell.arg(env!("CARGO_BIN_EXE_weir")).args(line.split(' '));
+    let done = command_output(shell.output().unwrap());
+    assert_ne!(done.code, 0, "{}", done.text());
+    done
+}
+
+#[test]
+fn a_file_that_cannot_be_written_whole_is_removed() {
+    let place = Place::new();
+    let count = |folder: &str| place.path(folder).read_dir().unwrap().count();
+    run_with_small_files(&place, 0, "cert ca pki");
+    assert_eq!(count("pki"), 0);
+    run_with_small_files(&place, 0, "config create");
+    assert!(!place.path("weir.toml").exists());
+    run_with_small_files(&place, 0, "token create a --right admin --out a.token");
+    assert!(!place.path("a.token").exists());
+    // The key and the token fit, but the certificate and the file of identities do not.
+    place.run("cert ca pki").ok();
+    let names: Vec<String> = (0..60).map(|n| format!("host-{n}.example")).collect();
+    let issue = format!("cert issue {} --ca pki", names.join(" "));
+    run_with_small_files(&place, 1, &issue);
+    assert_eq!(count("pki"), 2);
+    place.run(&issue).ok();
+    for n in 0..10 {
+        place.run(&format!("token create t{n} --right admin")).ok();
+    }
+    let create = "token create b --right admin --out b.token";
+    let failed = run_with_small_files(&place, 1, create);
+    assert!(failed.err.contains("identities.toml"), "{}", failed.err);
+    assert!(!place.path("b.token").exists());
+    place.run(create).ok();
 }

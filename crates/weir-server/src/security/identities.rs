@@ -358,8 +358,12 @@ pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()>
         }
     }
     let mut file = options.create_new(true).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // The error of the write is reported, not one of the removal.
+        drop(fs::remove_file(path));
+    }
+    written
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {
