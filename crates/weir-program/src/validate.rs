@@ -154,7 +154,9 @@ impl Module {
         self.report.facts.has_upgrade = self.function("weir_upgrade", false)?;
         if self.function(STATE_VERSION_NAME, false)? {
             self.report.facts.state_version = self.state_version.ok_or_else(|| {
-                format!("the function {STATE_VERSION_NAME} does more than return a number")
+                format!(
+                    "the function {STATE_VERSION_NAME} does more than return a number: use a literal, and an optimised build"
+                )
             })?;
         }
         let mut names = self.exported.iter().filter(|(name, kind, index)| {

@@ -106,7 +106,7 @@ fn a_replacement_of_another_state_version_needs_an_upgrade() {
             "1 VALID: t 1 CREATE last\n2 VALID: t 2 PUT a=1 last\n3 {}\n4 {}\n\
              5 VALID: t 3 PUT a=2 last\n6 VALID: t 4 REPLACE last\n7 VALID: t 5 REPLACE last\n\
              8 VALID: t 6 REPLACE last\n\
-             9 ERROR BAD_PROGRAM the function weir_state does more than return a number\n\
+             9 ERROR BAD_PROGRAM the function weir_state does more than return a number: use a literal, and an optimised build\n\
              s=1\n1 entries\n10 VALID: u 1 CREATE last\n11 VALID: u 2 REPLACE last\n",
             no(1, 2),
             no(1, 0),
