@@ -200,22 +200,51 @@ fn print_wait(why: &str) {
 
 /// Whether others on the network can read the bytes that are sent to an address.
 fn can_be_read(url: &str) -> bool {
-    let Some(host) = url.strip_prefix("weir://") else {
-        return false;
-    };
-    let host = host.strip_suffix('/').unwrap_or(host);
-    host.split(',').any(is_elsewhere)
+    host_names(url).any(is_elsewhere)
 }
 
-/// Whether a host with or without a port is another machine.
-fn is_elsewhere(host: &str) -> bool {
+/// The host names in an address without TLS. There are none in other addresses.
+fn host_names(url: &str) -> impl Iterator<Item = &str> {
+    let hosts = url.strip_prefix("weir://");
+    let hosts = hosts.map(|hosts| hosts.strip_suffix('/').unwrap_or(hosts));
+    hosts
+        .into_iter()
+        .flat_map(|hosts| hosts.split(','))
+        .map(host_name)
+}
+
+/// The name of a host with or without a port.
+fn host_name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => name,
         _ => host,
     };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// Whether a host is another machine.
+fn is_elsewhere(name: &str) -> bool {
     let address = name.parse::<std::net::IpAddr>();
     name != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Connects to a member of the cluster at `at`, whose address the cluster has returned. A token is
+/// not sent to another machine without TLS, unless `at` names that machine without TLS. The error is
+/// a sentence for people.
+pub(crate) fn connect_member(
+    at: &str,
+    url: &str,
+    options: &ConnectOptions,
+) -> Result<Weir, String> {
+    if options.token.is_some() && !may_get_token(at, url) {
+        return Err(format!("{url} has no TLS, so it does not get the token"));
+    }
+    Weir::connect_with(url, options).map_err(|error| error.to_string())
+}
+
+fn may_get_token(at: &str, url: &str) -> bool {
+    let is_named = |name: &str| host_names(at).any(|named| named == name);
+    host_names(url).all(|name| !is_elsewhere(name) || is_named(name))
 }
 
 /// The options with which a command opens a directory.
@@ -512,7 +541,7 @@ fn warn(caller: &Caller) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Location, can_be_read, is_address, parse};
+    use super::{Location, can_be_read, is_address, may_get_token, parse};
 
     #[test]
     fn an_address_without_a_scheme_is_no_directory() {
@@ -521,6 +550,27 @@ mod tests {
         }
         for at in ["data", "./127.0.0.1:7071", "a:b", "store:99999", "/x/y:1"] {
             assert_eq!(parse(at).ok(), Some(Location::Directory(at)), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_member_gets_the_token_over_tls_or_if_the_user_has_named_it() {
+        for (at, url) in [
+            ("weirs://a.example", "weirs://b.example:7071"),
+            ("weir://a.example:7071,b.example", "weir://b.example:7081"),
+            ("weirs://localhost", "weir://127.0.0.1:7081"),
+            ("./data", "weir://[::1]:7081"),
+        ] {
+            assert!(may_get_token(at, url), "{at} {url}");
+        }
+        for (at, url) in [
+            ("weirs://a.example", "weir://a.example:7071"),
+            ("weirs://a.example", "weir://b.example:7071"),
+            ("weir://a.example", "weir://b.example:7071"),
+            ("unix:/run/weir.sock", "weir://10.0.0.1:7071"),
+            ("./data", "weir://10.0.0.1:7071"),
+        ] {
+            assert!(!may_get_token(at, url), "{at} {url}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::process::ExitCode;
 
 use clap::Args;
-use weir::{ErrorCode, Weir};
+use weir::ErrorCode;
 
 use crate::caller::Caller;
 use crate::cluster::status::ANSWER_TIMEOUT;
@@ -43,8 +43,8 @@ pub(crate) fn run(caller: &Caller, _args: &SnapshotArgs) -> anyhow::Result<ExitC
     let weir = place::open(caller, Access::Change)?;
     let status = weir.status();
     let status = status.failed(|| "cannot read the status".to_owned())?;
+    let at = &caller.settings.at.value;
     let Some(cluster) = status.server.and_then(|server| server.cluster) else {
-        let at = &caller.settings.at.value;
         let failure = Failure::new(ErrorCode::BadOption, format!("{at} is not a cluster"));
         return Err(failure.because("nothing serves it as a node").into());
     };
@@ -56,9 +56,8 @@ pub(crate) fn run(caller: &Caller, _args: &SnapshotArgs) -> anyhow::Result<ExitC
         options.connect_timeout = ANSWER_TIMEOUT;
         options.patience = ANSWER_TIMEOUT;
         let compacted = match native {
-            Some(url) => Weir::connect_with(url, &options)
-                .and_then(|weir| weir.compact())
-                .map_err(|error| error.to_string()),
+            Some(url) => place::connect_member(at, url, &options)
+                .and_then(|weir| weir.compact().map_err(|error| error.to_string())),
             None => Err("it has no native port".to_owned()),
         };
         is_complete &= compacted.is_ok();

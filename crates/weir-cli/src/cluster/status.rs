@@ -104,7 +104,8 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let mut options = place::connect_options(caller)?;
     options.connect_timeout = ANSWER_TIMEOUT;
     options.patience = ANSWER_TIMEOUT;
-    let answers = query_others(&options, &first, &members);
+    let at = &caller.settings.at.value;
+    let answers = query_others(at, &options, &first, &members);
     let known = |answer: &Result<Option<Answer>, String>| match answer {
         Ok(Some(answer)) => answer.cluster.committed,
         _ => 0,
@@ -143,6 +144,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
 
 /// Requests the state of each member. The result is `None` for the member of `first`.
 fn query_others(
+    at: &str,
     options: &ConnectOptions,
     first: &Answer,
     members: &[MemberStatus],
@@ -152,7 +154,8 @@ fn query_others(
         let mut requests = Vec::new();
         for member in members {
             let is_other = member.node != first.cluster.node;
-            requests.push(is_other.then(|| scope.spawn(move || ask_member(options, member))));
+            let request = move || ask_member(at, options, member);
+            requests.push(is_other.then(|| scope.spawn(request)));
         }
         let answers =
             requests
@@ -298,15 +301,15 @@ fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {
 }
 
 /// Requests the state of another member. The error is a sentence for people.
-fn ask_member(options: &ConnectOptions, member: &MemberStatus) -> Result<Answer, String> {
+fn ask_member(at: &str, options: &ConnectOptions, member: &MemberStatus) -> Result<Answer, String> {
     if is_reserved(member) {
         return Err("its number is reserved for a node that has not joined yet".to_owned());
     }
     let mut native = member.client.iter();
     let native = native.find(|address| address.starts_with("weir"));
     let url = native.ok_or("it has no native port")?;
-    let result = Weir::connect_with(url, options).and_then(|weir| ask(&weir));
-    match result {
+    let weir = place::connect_member(at, url, options)?;
+    match ask(&weir) {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err("it is not a node of a cluster".to_owned()),
         Err(error) => Err(error.to_string()),
