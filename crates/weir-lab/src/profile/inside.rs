@@ -102,7 +102,7 @@ pub(super) fn read(dir: &Path) -> Result<Stacks> {
                     stack.push(format!("sys_{call}"));
                 }
             }
-            stacks.add(stack);
+            stacks.add(&stack);
         }
     }
     Ok(stacks)

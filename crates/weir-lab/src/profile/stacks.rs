@@ -111,7 +111,7 @@ impl Stacks {
     }
 
     /// Adds a sample, outermost frame first; the first is the process.
-    pub(super) fn add(&mut self, stack: Vec<String>) {
+    pub(super) fn add(&mut self, stack: &[String]) {
         let stack = stack.iter().map(|name| plain(name)).collect();
         *self.0.entry(stack).or_default() += 1;
     }

@@ -32,7 +32,8 @@ pub(super) fn write(dir: &Path, blocks: &[Block]) -> Result<()> {
             line: 1,
             source,
         })?;
-        heads += &format!("{head}\n");
+        heads += &head;
+        heads.push('\n');
     }
     fs::write(&path, heads).map_err(LabError::io(&path))?;
     let path = dir.join(SAMPLES);

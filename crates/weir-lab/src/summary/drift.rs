@@ -15,6 +15,9 @@ use crate::stats::trend::trend;
 /// Corrected probability below which a trend is a drift.
 const P_MAX: f64 = 0.05;
 
+/// A part of the readings of the canary.
+type Part = fn(&Reading) -> f64;
+
 /// A figure that rose or fell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drift {
@@ -41,7 +44,7 @@ pub(super) fn find(
             series.push((name, figures.of_cell(number, metric)));
         }
     }
-    let parts: [(&str, fn(&Reading) -> f64); 2] = [
+    let parts: [(&str, Part); 2] = [
         ("the loop of the canary", |reading| reading.integer_ms),
         ("the copy of the canary", |reading| reading.copy_ms),
     ];
