@@ -83,7 +83,7 @@ fn flag_name(key: &Key) -> String {
     key.name.replace('_', "-")
 }
 
-/// Like `flag`, but for the lifetime of the process, which clap requires. Called once for each key
+/// Like `flag_name`, but for the lifetime of the process, which clap requires. Called once for each key
 /// of the table.
 fn long_name(key: &Key) -> &'static str {
     Box::leak(flag_name(key).into_boxed_str())
@@ -338,7 +338,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     let failure = server.store_failure();
     let has_ended = server.node_has_ended();
     let ended = server.wait();
-    backups.end();
+    signals.await_backup(end, backups);
     if let Some(cause) = failure {
         // The failure below reports the result, with its cause.
         drop(weir.close());
@@ -593,6 +593,20 @@ impl Signals {
         let interrupt = self.interrupt.swap(false, Ordering::Relaxed);
         let terminate = self.terminate.swap(false, Ordering::Relaxed);
         (interrupt || terminate).then_some(terminate)
+    }
+
+    /// Waits for the running backup. Ends the process instead if the server was cut, or at the next
+    /// signal: closing the store would wait for the backup too.
+    fn await_backup(&self, end: End, backups: Backups) {
+        while backups.is_running() {
+            if end == End::Cut || self.is_requested().is_some() {
+                note(false, "the server stopped before its backup was complete");
+                report::flush();
+                std::process::exit(1);
+            }
+            self.sleep();
+        }
+        backups.end();
     }
 
     /// Serves until the server has ended.
