@@ -83,8 +83,8 @@ fn flag_name(key: &Key) -> String {
     key.name.replace('_', "-")
 }
 
-/// Like `flag_name`, but for the lifetime of the process, which clap requires. Called once for each key
-/// of the table.
+/// Like `flag_name`, but for the lifetime of the process, which clap requires. Called once for each
+/// key of the table.
 fn long_name(key: &Key) -> &'static str {
     Box::leak(flag_name(key).into_boxed_str())
 }

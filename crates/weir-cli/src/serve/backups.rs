@@ -52,15 +52,25 @@ impl Backups {
             );
             return;
         };
-        let mut running = self.running.borrow_mut();
-        if running.as_ref().is_some_and(|copy| !copy.is_finished()) {
+        if self.is_running() {
             tracing::warn!("SIGUSR1 was ignored, because a backup is in progress");
             return;
         }
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
         let target = directory.join(format!("weir-{now}"));
         let store = Arc::clone(&self.store);
-        *running = Some(std::thread::spawn(move || copy(&store, &target)));
+        let thread = std::thread::Builder::new().name("weir-backup".into());
+        match thread.spawn(move || copy(&store, &target)) {
+            Ok(copying) => drop(self.running.replace(Some(copying))),
+            // The server continues: it may have reached the limit of threads.
+            Err(error) => tracing::error!(%error, "the backup failed"),
+        }
+    }
+
+    /// Whether a copy is running.
+    pub(super) fn is_running(&self) -> bool {
+        let running = self.running.borrow();
+        running.as_ref().is_some_and(|copy| !copy.is_finished())
     }
 
     /// Waits for the running copy.

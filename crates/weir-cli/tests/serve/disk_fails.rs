@@ -265,3 +265,38 @@ fn a_slow_reader_gets_its_page_while_the_disk_fails() {
     failing.check_end(SYNC);
     check_reopen(place.path());
 }
+
+/// The first signal waits for a running backup, and the second one does not.
+#[test]
+fn a_second_signal_aborts_a_backup() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("copies")).unwrap();
+    let blocked = place.path().join("blocked");
+    let mut command = weir(place.path());
+    command
+        .env("LD_PRELOAD", library(place.path()))
+        .env("BLOCK_COPY", &blocked)
+        .env("SYNC_CALLS", place.path().join("calls"));
+    let mut served = serve_by(command, &["--backups", "copies"]);
+    ask(&served.address, "PUT /v1/topics/t", "");
+    signal(&served.child, "USR1");
+    let deadline = Instant::now() + TIMEOUT;
+    while !blocked.exists() {
+        assert!(Instant::now() < deadline, "no backup began");
+        std::thread::yield_now();
+    }
+    // Equal signals that arrive together count as one, so this repeats them.
+    let status = loop {
+        signal(&served.child, "TERM");
+        if let Some(status) = served.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "the server waits for its backup");
+    };
+    assert_eq!(status.code(), Some(1));
+    // The store is closed as after a kill.
+    let found = weir(place.path())
+        .args(["topic", "show", "t", "--at", "data"])
+        .output();
+    assert!(found.unwrap().status.success());
+}

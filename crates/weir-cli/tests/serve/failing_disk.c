@@ -8,6 +8,9 @@
  * SYNC_CALLS=FILE: each fdatasync of a log segment appends a line, "sync" or
  * "fail", to FILE.
  *
+ * BLOCK_COPY=FILE: an fdatasync of a file of an incomplete backup creates FILE,
+ * and never returns.
+ *
  * FAIL_WRITE=FILE: when FILE exists, each pwritev of the process fails with EIO
  * from then on, and FILE is renamed to FILE.done. A kernel filter (seccomp)
  * injects the error, because the process calls pwritev without the C library. */
@@ -44,6 +47,13 @@ int fdatasync(int fd) {
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t bytes = readlink(link, path, sizeof path - 1);
   path[bytes < 0 ? 0 : bytes] = 0;
+  const char *block = getenv("BLOCK_COPY");
+  if (block && strstr(path, ".partial-")) {
+    int made = open(block, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (made < 0) abort();
+    close(made);
+    for (;;) pause();
+  }
   if (strstr(path, "/log/") && strstr(path, ".log")) {
     if (file && access(file, F_OK) == 0) {
       count("fail\n");
