@@ -15,6 +15,10 @@ use crate::message::{Hello, HelloOk};
 /// its next nonces cannot overflow.
 const NONCE_MAX: u64 = u64::MAX / 2;
 
+/// The largest credit that a client uses, in bytes of writes in flight. It bounds the memory of a
+/// client that gets no answers. Servers of this version grant 16 MiB.
+const WINDOW_BYTES_MAX: u64 = 64 << 20;
+
 /// A write that was sent and is not completely answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
@@ -128,8 +132,7 @@ impl ClientConnection {
             return Err("another store answers at this address");
         }
         self.store = Some(hello.store);
-        self.window = hello.window;
-        self.window_bytes = hello.window_bytes;
+        self.credit(hello.window, hello.window_bytes);
         if self.client.is_none() {
             return Ok(0);
         }
@@ -238,8 +241,8 @@ impl ClientConnection {
 
     /// Sets the credit to new values from the server.
     pub fn credit(&mut self, window: u64, window_bytes: u64) {
-        self.window = window;
-        self.window_bytes = window_bytes;
+        self.window = window.min(crate::WINDOW_MAX);
+        self.window_bytes = window_bytes.min(WINDOW_BYTES_MAX);
     }
 
     /// Records a write that the caller is about to send.
@@ -418,6 +421,17 @@ mod tests {
             };
             assert_eq!(writes.opened(&hello).is_ok(), accepted, "{next}");
         }
+    }
+
+    #[test]
+    fn writes_in_flight_are_bounded_whatever_the_server_grants() {
+        let mut writes = opened(ClientId::NONE);
+        writes.credit(u64::MAX, u64::MAX);
+        for _ in 0..64 {
+            assert!(writes.may_send(1, 1 << 20));
+            writes.sent(1, vec![0; 1 << 20]);
+        }
+        assert!(!writes.may_send(1, 1));
     }
 
     #[test]

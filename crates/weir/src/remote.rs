@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_core::codec::Reader;
+use weir_core::limits::{KEY_BYTES_MAX, TOPICS_MAX};
 use weir_core::{
     ClientId, CodeHash, ConsequenceOffset, ErrorCode, IntentionOffset, StateMode, TopicId,
     TopicOptions,
@@ -279,9 +280,12 @@ impl Remote {
             };
             let before = found.len();
             let mut reader = Reader::new(entries);
-            while !reader.is_empty() {
+            while !reader.is_empty() && found.len() < limit {
                 let offset = reader.varint().map_err(|_| unexpected())?;
                 let key = reader.bytes().map_err(|_| unexpected())?;
+                if key.len() > KEY_BYTES_MAX {
+                    return Err(unexpected());
+                }
                 found.push(KeyEntry {
                     key: key.into(),
                     offset: ConsequenceOffset(offset),
@@ -291,7 +295,6 @@ impl Remote {
                 break;
             }
         }
-        found.truncate(limit);
         Ok(found)
     }
 
@@ -325,10 +328,8 @@ impl Remote {
             let Message::TopicsResponse { more, lines } = packet_of(&bytes)?.message else {
                 return Err(error_of(&bytes));
             };
-            let page = topics_of(lines)?;
-            let empty = page.is_empty();
-            found.extend(page);
-            if !more || empty {
+            if !append_page(&mut found, topics_of(lines)?, TOPICS_MAX, |info| &info.name)? || !more
+            {
                 return Ok(found);
             }
         }
@@ -473,6 +474,23 @@ impl Remote {
             _ => Err(error_of(&bytes)),
         }
     }
+}
+
+/// Appends a page of a list that is sorted by name and has at most `max` items, so that no server
+/// can send an endless list. Returns whether the page had an item.
+fn append_page<T>(
+    found: &mut Vec<T>,
+    page: Vec<T>,
+    max: usize,
+    name: impl Fn(&T) -> &str,
+) -> Result<bool, StoreError> {
+    let all = found.last().into_iter().chain(&page);
+    if found.len() + page.len() > max || !all.is_sorted_by(|one, next| name(one) < name(next)) {
+        return Err(unexpected());
+    }
+    let has_item = !page.is_empty();
+    found.extend(page);
+    Ok(has_item)
 }
 
 fn topics_of(lines: &[u8]) -> Result<Vec<TopicInfo>, StoreError> {

@@ -14,6 +14,7 @@ mod deadlines;
 mod follow;
 mod groups;
 mod history;
+mod hostile;
 mod latest;
 mod paced;
 mod proxy;

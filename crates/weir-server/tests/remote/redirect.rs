@@ -413,6 +413,7 @@ fn a_client_leaves_a_node_that_knows_no_leader() {
     options.on_wait = Some(|reason| {
         assert_eq!(reason, "waiting for a leader");
         IS_WAITING.store(true, Ordering::Relaxed);
+        panic!("by the test; the connection continues");
     });
     let remote = Weir::connect_with(&format!("weir://{alone}"), &options).unwrap();
     let error = code(remote.topic("t").unwrap().put("k", "2").unwrap_err());
@@ -442,4 +443,20 @@ fn a_client_of_a_unix_socket_follows_a_redirect_to_tcp() {
     let client = Weir::connect(&url).unwrap();
     let store = client.store_id().unwrap();
     assert_eq!(store, world.local().store_id().unwrap());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_client_of_a_network_address_follows_no_redirect_to_a_unix_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("other.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let (first, _) = peer(vec![Script::Hello(format!("unix:{}", path.display()))]);
+    let url = format!("weir://{first}");
+    let error = Weir::connect_with(&url, &with_patience(3_000, None)).unwrap_err();
+    let (code, text) = code(error);
+    assert_eq!(code, ErrorCode::Protocol);
+    assert!(text.ends_with("a socket of this machine"), "{text}");
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use weir_core::limits::GROUPS_MAX;
 use weir_core::machine::groups::Owner;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupName};
 use weir_protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Message};
 use weir_store::{ClaimRequest, GroupInfo, Page, StoreError};
 
 use super::link::packet_of;
-use super::{Remote, error_of, refused, unexpected};
+use super::{Remote, append_page, error_of, refused, unexpected};
 use crate::error::WeirError;
 
 use crate::reply::block_on;
@@ -51,9 +52,7 @@ impl Remote {
                 _ => return Err(error_of(&bytes)),
             };
             let page = infos(topic, lines)?;
-            let empty = page.is_empty();
-            found.extend(page);
-            if !more || empty {
+            if !append_page(&mut found, page, GROUPS_MAX, |info| &info.name)? || !more {
                 return Ok(found);
             }
         }

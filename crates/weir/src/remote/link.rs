@@ -41,6 +41,8 @@ mod writes;
 
 /// Bytes of packets that may wait for the socket.
 const OUT_BYTES_MAX: usize = 1 << 20;
+/// Addresses whose failures an error names. A server may redirect to ever new addresses.
+const FAILURES_MAX: usize = 64;
 
 /// What the server reported about itself when the connection started.
 #[derive(Clone, Debug)]
@@ -221,14 +223,16 @@ impl Link {
                     remote_error(ErrorCode::Io, format!("cannot start a thread: {error}"))
                 })
         };
-        let threads = vec![
-            spawn("weir-read", run::read)?,
-            spawn("weir-write", run::write)?,
-        ];
-        Ok(Self {
-            inner,
-            threads: Mutex::new(threads),
-        })
+        // Dropping the link ends the first thread if the second one cannot be started.
+        let link = Self {
+            inner: Arc::clone(&inner),
+            threads: Mutex::default(),
+        };
+        let reader = spawn("weir-read", run::read)?;
+        link.threads.lock().push(reader);
+        let writer = spawn("weir-write", run::write)?;
+        link.threads.lock().push(writer);
+        Ok(link)
     }
 
     /// What the server reported about itself. Waits for the first connection.
@@ -362,7 +366,12 @@ impl State {
             .find(|(failed, _)| *failed == self.address)
         {
             Some((_, last)) => *last = why,
-            None => self.failures.push((self.address.clone(), why)),
+            None => {
+                if self.failures.len() >= FAILURES_MAX {
+                    self.failures.remove(0);
+                }
+                self.failures.push((self.address.clone(), why));
+            }
         }
     }
 
@@ -378,6 +387,13 @@ impl State {
     /// Appends a packet that is not a write.
     pub(super) fn append(&mut self, packet: &Packet<'_>) {
         self.encoder.encode(packet, &mut self.out);
+    }
+
+    /// Responds to a PING. A server that does not read gets no more responses.
+    pub(super) fn pong(&mut self, tag: &[u8]) {
+        if self.out.len() < OUT_BYTES_MAX {
+            self.append(&Packet::tagged(tag, Message::Pong));
+        }
     }
 
     /// Moves packets that may be sent now into the output buffer.

@@ -226,7 +226,8 @@ impl Listener {
             Received::Packet(bytes) => {
                 let packet = packet_of(&bytes)?;
                 if let Message::Listening { position, .. } = packet.message {
-                    self.next = position;
+                    // Offsets begin at 1, also if a server reports 0.
+                    self.next = position.max(1);
                     return Ok(true);
                 }
                 match backoff.of(&packet, until) {
@@ -475,7 +476,7 @@ impl Listener {
                         continue;
                     }
                     self.next = read.last().0.saturating_add(1);
-                    self.skipped += std::mem::take(&mut self.unreported_skips);
+                    self.report_skips();
                     if let Some(limit) = &mut self.pushdown.limit {
                         *limit = limit.saturating_sub(read.iter().count() as u64);
                     }
@@ -483,11 +484,11 @@ impl Listener {
                 }
                 Message::Progress { position } => {
                     self.next = self.next.max(position);
-                    self.skipped += std::mem::take(&mut self.unreported_skips);
+                    self.report_skips();
                 }
                 Message::End { position } => {
                     self.next = self.next.max(position);
-                    self.skipped += std::mem::take(&mut self.unreported_skips);
+                    self.report_skips();
                     self.listening = None;
                     return Ok(Fetched::End);
                 }
@@ -495,11 +496,18 @@ impl Listener {
                 Message::Listening { .. } => self.retry_pause = None,
                 // Skipped latest values are before the page that was received last. Other skipped
                 // values are before the next page.
-                Message::Skipped { count } if self.key.is_some() => self.skipped += count,
-                Message::Skipped { count } => self.unreported_skips += count,
+                Message::Skipped { count } => {
+                    let skips = &mut self.unreported_skips;
+                    *skips = skips.saturating_add(count);
+                    if self.key.is_some() {
+                        self.report_skips();
+                    }
+                }
                 Message::Refusal(refusal) => {
                     let code = refusal.code();
-                    if let (Some(code), Some(record)) = (code, refusal.record) {
+                    if self.pushdown.query_part.is_some()
+                        && let (Some(code), Some(record)) = (code, refusal.record)
+                    {
                         let byte = refusal.byte;
                         self.fault = Some(Fault { code, record, byte });
                     }
@@ -511,7 +519,7 @@ impl Listener {
                         continue;
                     }
                     if self.fault.is_some() {
-                        self.skipped += std::mem::take(&mut self.unreported_skips);
+                        self.report_skips();
                         return Ok(Fetched::End);
                     }
                     return Err(refused(&refusal));
@@ -519,6 +527,12 @@ impl Listener {
                 _ => {}
             }
         }
+    }
+
+    /// Adds the skipped values before the position of the listener.
+    fn report_skips(&mut self) {
+        let skips = std::mem::take(&mut self.unreported_skips);
+        self.skipped = self.skipped.saturating_add(skips);
     }
 
     /// Sends more credit when half of it is used.

@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use weir_core::{ErrorCode, IntentionOffset};
-use weir_protocol::{Consistency, Deframer, Encoder, Message, Packet};
+use weir_protocol::{Consistency, Deframer, Encoder, Message, PACKET_BYTES_MAX, Packet};
 use weir_store::StoreError;
 
 use super::lock::{Inner, PendingWake};
@@ -21,11 +21,18 @@ use crate::remote::pause::BackOff;
 
 /// Requests in flight and open listeners of a connection.
 const REQUESTS_MAX: usize = 100_000;
+/// Bytes of packets for one request that the caller has not read. A server that keeps to the credit
+/// of a listener sends one long page and much less than 16 MiB of other packets.
+const INBOX_BYTES_MAX: usize = PACKET_BYTES_MAX + (16 << 20);
 
 /// The packets for one request, and its waiting task.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     packets: VecDeque<Vec<u8>>,
+    /// Memory of `packets`.
+    bytes: usize,
+    /// Whether the newest packet is PROGRESS. The next one replaces it.
+    ends_with_progress: bool,
     /// Whether the request asks for marks.
     marks: bool,
     /// Whether the server knows the request. Later marks then include it.
@@ -156,6 +163,7 @@ impl Link {
                 return Poll::Ready(Ok(Received::Lost));
             };
             if let Some(packet) = inbox.packets.pop_front() {
+                inbox.bytes -= memory_of(&packet);
                 return Poll::Ready(Ok(Received::Packet(packet)));
             }
             if inbox.lost {
@@ -253,23 +261,45 @@ impl State {
         number(tag).is_some_and(|tag| self.inboxes.contains_key(&tag))
     }
 
-    /// Adds a packet to the inbox of its tag, if a caller waits for it.
-    pub(in crate::remote) fn deliver(&mut self, tag: &[u8], packet: &[u8]) {
-        if let Some(inbox) = number(tag).and_then(|tag| self.inboxes.get_mut(&tag)) {
-            inbox.answered = true;
-            inbox.packets.push_back(packet.to_vec());
-            self.to_deliver
-                .extend(inbox.waker.take().map(PendingWake::Wake));
-        }
+    /// Adds a packet to the inbox of its tag, if a caller waits for it. If the server sends more
+    /// than a caller has requested, ends the request. The caller sends it again.
+    pub(in crate::remote) fn deliver(&mut self, packet: &Packet<'_>, bytes: &[u8]) {
         self.deliveries += 1;
+        let inbox = number(packet.tag).and_then(|tag| self.inboxes.get_mut(&tag));
+        let Some(inbox) = inbox.filter(|inbox| !inbox.lost) else {
+            return;
+        };
+        inbox.answered = true;
+        let is_progress = matches!(packet.message, Message::Progress { .. });
+        if is_progress
+            && inbox.ends_with_progress
+            && let Some(before) = inbox.packets.pop_back()
+        {
+            inbox.bytes -= memory_of(&before);
+        }
+        let is_full = inbox.bytes >= INBOX_BYTES_MAX;
+        if is_full {
+            inbox.packets = VecDeque::new();
+            inbox.bytes = 0;
+            inbox.lost = true;
+        } else {
+            inbox.bytes += memory_of(bytes);
+            inbox.packets.push_back(bytes.to_vec());
+            inbox.ends_with_progress = is_progress;
+        }
+        self.to_deliver
+            .extend(inbox.waker.take().map(PendingWake::Wake));
+        if is_full {
+            self.append(&Packet::tagged(packet.tag, Message::Unlisten));
+        }
     }
 
     /// Notes that the server has sent everything up to `settled`, except to the listeners in
     /// `lagging`.
     pub(in crate::remote) fn marked(&mut self, settled: u64, created: u64, lagging: &[u8]) {
-        let lagging = lagging.split(|&byte| byte == b'\n');
-        let lagging: HashSet<u64> = lagging
-            .filter_map(|tag| std::str::from_utf8(tag).ok()?.parse().ok())
+        let lagging: HashSet<u64> = (lagging.split(|&byte| byte == b'\n'))
+            .filter_map(number)
+            .filter(|tag| self.inboxes.contains_key(tag))
             .collect();
         for (tag, inbox) in &mut self.inboxes {
             if inbox.marks && inbox.answered && !lagging.contains(tag) {
@@ -279,6 +309,11 @@ impl State {
         self.marks = Some((settled, created));
         self.deliveries += 1;
     }
+}
+
+/// Memory of a packet in an inbox, in bytes.
+fn memory_of(packet: &[u8]) -> usize {
+    packet.len() + size_of::<Vec<u8>>()
 }
 
 /// The number of a tag.
@@ -292,4 +327,58 @@ pub(in crate::remote) fn packet_of(bytes: &[u8]) -> Result<Packet<'_>, StoreErro
     let mut deframer = Deframer::default();
     deframer.find(bytes).map_err(wrong)?;
     deframer.read(bytes).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::net::TcpListener;
+
+    use weir_core::ClientId;
+
+    use super::*;
+    use crate::remote::ConnectOptions;
+
+    /// A link to a listener that accepts no connection.
+    fn link() -> (TcpListener, Link) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let addresses = [address.parse().unwrap()];
+        let link = Link::new(&addresses, ClientId::NONE, &ConnectOptions::default());
+        (listener, link.unwrap())
+    }
+
+    #[test]
+    fn unread_packets_are_bounded() {
+        let (_listener, link) = link();
+        let request = link.begin(&Message::Status, None).unwrap();
+        let tag = request.tag.to_string();
+        let mut state = link.inner.lock();
+        let progress = Packet::tagged(tag.as_bytes(), Message::Progress { position: 1 });
+        for _ in 0..1000 {
+            state.deliver(&progress, b"a packet");
+        }
+        assert_eq!(state.inboxes[&request.tag].packets.len(), 1);
+        let bytes = vec![0; 1 << 20];
+        let response = Packet::tagged(tag.as_bytes(), Message::Synced);
+        while !state.inboxes[&request.tag].lost {
+            state.deliver(&response, &bytes);
+            let inbox = &state.inboxes[&request.tag];
+            assert!(inbox.bytes < INBOX_BYTES_MAX + 2 * bytes.len());
+        }
+        assert!(state.inboxes[&request.tag].packets.is_empty());
+        state.deliver(&response, &bytes);
+        assert!(state.inboxes[&request.tag].packets.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_does_not_read_gets_no_more_responses() {
+        let (_listener, link) = link();
+        let mut state = link.inner.lock();
+        for _ in 0..OUT_BYTES_MAX {
+            state.pong(b"1");
+        }
+        assert!(state.out.len() < OUT_BYTES_MAX + 100);
+    }
 }

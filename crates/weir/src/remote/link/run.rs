@@ -129,7 +129,7 @@ pub(super) fn read(inner: &Inner) {
                     && let Some(on_wait) = inner.options.on_wait
                 {
                     drop(state);
-                    on_wait(WAITS_FOR_LEADER);
+                    report_wait(on_wait);
                     state = inner.lock();
                 }
                 state.failed(format!("{}: {text}", code.name()));
@@ -173,6 +173,11 @@ pub(super) fn read(inner: &Inner) {
     inner.work.notify_all();
 }
 
+/// Calls foreign code, whose panic must not end this thread.
+fn report_wait(on_wait: fn(&str)) {
+    drop(std::panic::catch_unwind(|| on_wait(WAITS_FOR_LEADER)));
+}
+
 /// Follows a redirect. A client that uses TLS does not follow a redirect to an address without TLS.
 /// It sends its token in clear text only to hosts that the caller named.
 fn follow_redirect(
@@ -190,8 +195,13 @@ fn is_downgrade(from: &Address, to: &Address) -> bool {
     matches!(from, Address::Tls(_)) && !to.is_private()
 }
 
-/// Whether the client may follow a redirect from one address to another.
+/// Whether the client may follow a redirect from one address to another. A server on the network
+/// must not choose a socket in the file system of the client.
 fn check_redirect(inner: &Inner, from: &Address, to: &Address) -> Result<(), (ErrorCode, String)> {
+    if matches!(to, Address::Unix(_)) && !matches!(from, Address::Unix(_)) {
+        let text = format!("{from} redirects to {to}, a socket of this machine");
+        return Err((ErrorCode::Protocol, text));
+    }
     if is_downgrade(from, to) {
         let text = format!("{from} redirects to {to}, which has no TLS");
         return Err((ErrorCode::Protocol, text));
@@ -239,7 +249,8 @@ fn attempt_time(inner: &Inner, state: &State, attempts: u32) -> Duration {
         return CONNECT_TIME;
     }
     let part = inner.options.connect_timeout / known;
-    let doubled = part.max(ATTEMPT_TIME_MIN) * (1 << (attempts / known).min(8));
+    let factor = 1 << (attempts / known).min(8);
+    let doubled = part.max(ATTEMPT_TIME_MIN).saturating_mul(factor);
     doubled.min(CONNECT_TIME)
 }
 
@@ -314,6 +325,9 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
                 let facts = facts_of(&hello);
                 let idle = facts.idle;
                 let mut state = inner.lock();
+                if state.final_error.is_some() {
+                    return Some(Err(Broken::Closed));
+                }
                 match state.writes.opened(&hello) {
                     Ok(done) => state.connected(Arc::clone(&stream), facts, done),
                     Err(why) => {
@@ -335,7 +349,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
                 if let Err(error) = stream.set_read_timeout(idle) {
                     return again(error);
                 }
-                input.silence = idle;
+                input.opened(idle);
                 break;
             }
         }
@@ -500,16 +514,16 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             lagging,
             ..
         } if packet.tag.is_empty() => state.marked(*settled, *created, lagging),
-        Message::Ping => state.append(&Packet::tagged(packet.tag, Message::Pong)),
+        Message::Ping => state.pong(packet.tag),
         Message::ByeNotice => return Some(Broken::Again("the server ends the connection".into())),
-        _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),
+        _ if !packet.tag.is_empty() => state.deliver(packet, bytes),
         _ => {}
     }
     // No more writes are sent to this server until the client reconnects.
     let moves = state.next_address.is_some() && state.writes.unanswered().next().is_none();
     drop(state);
     if reports && let Some(on_wait) = inner.options.on_wait {
-        on_wait(WAITS_FOR_LEADER);
+        report_wait(on_wait);
     }
     moves.then(|| Broken::Again("redirected".to_owned()))
 }
@@ -561,7 +575,9 @@ struct Input {
     stream: Arc<Stream>,
     /// The longest silence of the server.
     silence: Duration,
-    /// Whether the server was silent for longer.
+    /// When the response to HELLO must have arrived; `None` after it.
+    until: Option<Instant>,
+    /// Whether the server was silent for longer, or `until` has passed.
     timed_out: bool,
     deframer: Deframer,
     bytes: Vec<u8>,
@@ -570,16 +586,24 @@ struct Input {
 }
 
 impl Input {
-    fn new(stream: Arc<Stream>, silence: Duration) -> Self {
+    /// The response to HELLO must arrive within `time`.
+    fn new(stream: Arc<Stream>, time: Duration) -> Self {
         Self {
             stream,
-            silence,
+            silence: time,
+            until: Instant::now().checked_add(time),
             timed_out: false,
             deframer: Deframer::default(),
             bytes: vec![0; READ_BYTES],
             start: 0,
             end: 0,
         }
+    }
+
+    /// Notes that the response to HELLO has arrived.
+    fn opened(&mut self, silence: Duration) {
+        self.silence = silence;
+        self.until = None;
     }
 
     /// Reads the next packet and handles it.
@@ -649,8 +673,19 @@ impl Input {
             let size = self.bytes.len() * 2;
             self.bytes.resize(size, 0);
         }
+        let left = self
+            .until
+            .map(|until| until.saturating_duration_since(Instant::now()));
         let room = self.bytes.get_mut(self.end..).unwrap_or_default();
-        match self.stream.read(room) {
+        let read = match left {
+            None => self.stream.read(room),
+            Some(left) if left.is_zero() => Err(ErrorKind::TimedOut.into()),
+            Some(left) => self
+                .stream
+                .set_read_timeout(left)
+                .and_then(|()| self.stream.read(room)),
+        };
+        match read {
             Ok(0) => Err(Broken::Again("the server closed the connection".into())),
             Ok(bytes) => {
                 self.end += bytes;
@@ -673,7 +708,11 @@ fn broken(error: &weir_protocol::FrameError) -> Broken {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use weir_core::ClientId;
+
     use super::*;
+    use crate::remote::ConnectOptions;
+    use crate::remote::link::Link;
 
     #[test]
     fn a_redirect_from_tls_to_clear_text_is_a_downgrade() {
@@ -682,5 +721,20 @@ mod tests {
         assert!(is_downgrade(&tls, &tcp));
         assert!(!is_downgrade(&tls, &tls));
         assert!(!is_downgrade(&tcp, &tcp));
+    }
+
+    #[test]
+    fn the_time_limit_of_an_attempt_does_not_overflow() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let address: Address = address.parse().unwrap();
+        let options = ConnectOptions {
+            connect_timeout: Duration::MAX,
+            ..ConnectOptions::default()
+        };
+        let addresses = [address.clone(), address];
+        let link = Link::new(&addresses, ClientId::NONE, &options).unwrap();
+        let state = link.inner.lock();
+        assert_eq!(attempt_time(&link.inner, &state, 100), CONNECT_TIME);
     }
 }

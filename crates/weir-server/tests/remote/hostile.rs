@@ -1,0 +1,195 @@
+//! Servers that break the protocol, and a client that is dropped while it connects.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use weir::{ConnectOptions, ErrorCode, ReadFrom, StoreError, Weir, WeirError};
+use weir_core::codec::{put_bytes, put_varint};
+use weir_protocol::{After, Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
+
+use crate::world::World;
+
+/// Longest wait; only a test that fails reaches it.
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+fn hello_ok() -> Message<'static> {
+    Message::HelloOk(HelloOk {
+        version: b"weir/1",
+        store: [3; 16],
+        level: b"memory",
+        window: 100,
+        window_bytes: 1 << 20,
+        key_bytes_max: 1000,
+        value_bytes_max: 1 << 20,
+        features: b"groups query chain",
+        ..HelloOk::default()
+    })
+}
+
+fn send(stream: &mut TcpStream, packet: &Packet<'_>) {
+    let mut bytes = Vec::new();
+    assert!(Encoder::default().encode(packet, &mut bytes));
+    // The client may have closed the connection.
+    let _ = stream.write_all(&bytes);
+}
+
+/// Connects to a server that responds to each request after HELLO with the messages of `respond`.
+fn connect(respond: impl Fn(&Message<'_>) -> Vec<Message<'static>> + Send + 'static) -> Weir {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("weir://{}", listener.local_addr().unwrap());
+    // Ends with the connection.
+    std::thread::spawn(move || serve(listener.accept().unwrap().0, respond));
+    Weir::connect(&url).unwrap()
+}
+
+fn serve(mut stream: TcpStream, respond: impl Fn(&Message<'_>) -> Vec<Message<'static>>) {
+    let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
+    let mut chunk = [0; 4096];
+    send(&mut stream, &Packet::new(Message::Empty));
+    loop {
+        while let Some(size) = deframer.find(&bytes).unwrap() {
+            let packet = deframer.read(&bytes[..size]).unwrap();
+            let responses = match packet.message {
+                Message::Empty => Vec::new(),
+                Message::Hello(_) => vec![hello_ok()],
+                message => respond(&message),
+            };
+            for message in responses {
+                send(&mut stream, &Packet::tagged(packet.tag, message));
+            }
+            bytes.drain(..size);
+        }
+        match stream.read(&mut chunk) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+fn code<T: Debug>(result: Result<T, WeirError>) -> ErrorCode {
+    match result.unwrap_err() {
+        WeirError::Store(StoreError::Remote { code, .. }) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_listener_at_position_0_starts_at_the_first_offset() {
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&starts);
+    let remote = connect(move |message| {
+        let Message::Listen(listen) = message else {
+            return Vec::new();
+        };
+        seen.lock().unwrap().push(listen.after);
+        let (position, first, last) = (0, 0, 0);
+        let listening = Message::Listening {
+            position,
+            first,
+            last,
+        };
+        vec![listening, Message::End { position }]
+    });
+    let topic = remote.topic("t").unwrap();
+    let mut pages = topic.follow(ReadFrom::End, Duration::ZERO).unwrap();
+    assert!(pages.next().is_none());
+    let starts = starts.lock().unwrap();
+    assert_eq!(starts[..2], [After::Last(0), After::Offset(0)]);
+}
+
+#[test]
+fn a_refusal_that_names_a_record_is_an_error_without_a_query() {
+    let remote = connect(|message| {
+        let mut refusal = RefusalMessage::new(ErrorCode::Internal);
+        refusal.record = Some(1);
+        match message {
+            Message::Listen(_) => vec![Message::Refusal(refusal)],
+            _ => Vec::new(),
+        }
+    });
+    let topic = remote.topic("t").unwrap();
+    let mut pages = topic.follow(ReadFrom::Start, Duration::ZERO).unwrap();
+    let error = pages.next().unwrap().unwrap_err();
+    let StoreError::Remote { code, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(code, ErrorCode::Internal);
+}
+
+#[test]
+fn a_list_that_repeats_its_items_is_refused() {
+    const TOPIC: &[u8] = b"t 1 1 1 2 1 10 -";
+    const GROUP: &[u8] = b"g 1 5 5 5 0 0 0 - 0 0 0 30000 0 100 - - -";
+    let requests = AtomicU32::new(0);
+    let remote = connect(move |message| {
+        // A client that accepts the list gets it.
+        let more = requests.fetch_add(1, Ordering::Relaxed) < 100;
+        let response = match message {
+            Message::Topics { .. } => Message::TopicsResponse { more, lines: TOPIC },
+            _ => Message::GroupsResponse { more, lines: GROUP },
+        };
+        vec![response]
+    });
+    assert_eq!(code(remote.topics(false)), ErrorCode::Protocol);
+    let groups = remote.topic("t").unwrap().groups();
+    assert_eq!(code(groups), ErrorCode::Protocol);
+}
+
+#[test]
+fn a_key_that_is_longer_than_any_key_is_refused() {
+    let mut entries = Vec::new();
+    put_varint(&mut entries, 1);
+    put_bytes(&mut entries, &[0; 65_536]);
+    let entries: &'static [u8] = entries.leak();
+    let remote = connect(move |_| {
+        let more = false;
+        vec![Message::Keys { more, entries }]
+    });
+    let keys = remote.topic("t").unwrap().scan(b"", None, 10);
+    assert_eq!(code(keys), ErrorCode::Protocol);
+}
+
+#[test]
+fn a_client_leaves_a_server_that_sends_packets_instead_of_a_response_to_hello() {
+    let world = World::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!(
+        "weir://{},{}",
+        listener.local_addr().unwrap(),
+        world.address
+    );
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // Empty packets, until the client closes the connection.
+        let packets = b"|\n".repeat(1000);
+        while stream.write_all(&packets).is_ok() {}
+    });
+    let remote = Weir::connect(&url).unwrap();
+    let store = world.local().store_id().unwrap();
+    assert_eq!(remote.store_id().unwrap(), store);
+}
+
+#[test]
+fn a_client_that_is_dropped_while_it_connects_closes_the_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("weir://{}", listener.local_addr().unwrap());
+    let mut connecting = Weir::connect_async(&url, &ConnectOptions::default());
+    let mut context = Context::from_waker(Waker::noop());
+    let first = Pin::new(&mut connecting).poll(&mut context);
+    assert!(first.is_pending());
+    let (mut stream, _) = listener.accept().unwrap();
+    drop(connecting);
+    send(&mut stream, &Packet::new(Message::Empty));
+    send(&mut stream, &Packet::new(hello_ok()));
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let end = stream.read_to_end(&mut Vec::new());
+    let is_reset = |error: std::io::Error| error.kind() == ErrorKind::ConnectionReset;
+    assert!(end.is_ok() || end.is_err_and(is_reset));
+}
