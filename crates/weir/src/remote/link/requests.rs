@@ -339,12 +339,13 @@ mod tests {
 
     use super::*;
     use crate::remote::ConnectOptions;
+    use crate::remote::address::Address;
 
     /// A link to a listener that accepts no connection.
     fn link() -> (TcpListener, Link) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
-        let addresses = [address.parse().unwrap()];
+        let addresses: [Address; 1] = [address.parse().unwrap()];
         let link = Link::new(&addresses, ClientId::NONE, &ConnectOptions::default());
         (listener, link.unwrap())
     }

@@ -708,6 +708,9 @@ fn broken(error: &weir_protocol::FrameError) -> Broken {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
     use weir_core::ClientId;
 
     use super::*;
@@ -725,7 +728,7 @@ mod tests {
 
     #[test]
     fn the_time_limit_of_an_attempt_does_not_overflow() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
         let address: Address = address.parse().unwrap();
         let options = ConnectOptions {
@@ -736,5 +739,33 @@ mod tests {
         let link = Link::new(&addresses, ClientId::NONE, &options).unwrap();
         let state = link.inner.lock();
         assert_eq!(attempt_time(&link.inner, &state, 100), CONNECT_TIME);
+    }
+
+    #[test]
+    fn a_link_that_is_dropped_while_it_connects_ends_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let addresses: [Address; 1] = [address.parse().unwrap()];
+        let link = Link::new(&addresses, ClientId::NONE, &ConnectOptions::default());
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(link.unwrap());
+        let hello = HelloOk {
+            version: b"weir/1",
+            level: b"memory",
+            window: 1,
+            window_bytes: 1,
+            key_bytes_max: 1,
+            value_bytes_max: 1,
+            ..HelloOk::default()
+        };
+        let mut bytes = greeting();
+        Encoder::default().encode(&Packet::new(Message::HelloOk(hello)), &mut bytes);
+        stream.write_all(&bytes).unwrap();
+        // Only a connection that stays open takes so long.
+        let limit = Some(Duration::from_mins(1));
+        stream.set_read_timeout(limit).unwrap();
+        let end = stream.read_to_end(&mut Vec::new());
+        let is_reset = |error: std::io::Error| error.kind() == ErrorKind::ConnectionReset;
+        assert!(end.is_ok() || end.is_err_and(is_reset));
     }
 }
