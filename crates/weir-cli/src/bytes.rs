@@ -15,6 +15,9 @@ use serde_json::value::RawValue;
 
 pub(crate) use weir_server::base64::decode as from_base64;
 
+/// Maximum bytes of one byte of a text in JSON: those of `\u0000`.
+pub(crate) const ESCAPED_BYTES_MAX: usize = 6;
+
 /// Standard base64 with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)

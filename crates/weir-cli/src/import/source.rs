@@ -11,6 +11,7 @@ use super::key_path::KeyPath;
 use super::lines::LineReader;
 use super::scan::Array;
 use super::{ImportArgs, InputFormat};
+use crate::bytes::ESCAPED_BYTES_MAX;
 use crate::interrupt::Interrupt;
 use crate::item::bad_line;
 use crate::report::{Failure, FailureContext};
@@ -19,7 +20,7 @@ use crate::report::{Failure, FailureContext};
 const BUFFER_BYTES: usize = 1 << 18;
 /// The byte order mark, which may precede the first character.
 const MARK: &[u8] = b"\xef\xbb\xbf";
-/// Bytes that an item may have beyond its value: a record has keys, escapes and base64.
+/// Bytes that an item may have beyond its value: a record has keys and metadata.
 const SPARE_BYTES: usize = 1 << 20;
 
 /// An input.
@@ -72,7 +73,7 @@ impl Source {
             InputFormat::Jsonl => false,
             InputFormat::Auto => start == Some(b'['),
         };
-        let factor = if args.records { 2 } else { 1 };
+        let factor = if args.records { ESCAPED_BYTES_MAX } else { 1 };
         let bytes_max = value_bytes_max.saturating_mul(factor) + SPARE_BYTES;
         let reader = if array {
             FormatReader::Array(Array::new(input, bytes_max))

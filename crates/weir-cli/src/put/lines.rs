@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use weir::{ErrorCode, Expect, Outcome, Proposal, Weir};
 
 use super::{InputFormat, PutArgs};
+use crate::bytes::ESCAPED_BYTES_MAX;
 use crate::caller::Caller;
 use crate::item::{Item, Items, bad_text};
 use crate::output::{Output, Shape};
@@ -23,7 +24,7 @@ use crate::write::ensure;
 const BATCH_BYTES: usize = 1 << 20;
 /// Maximum number of pending batches.
 const PROPOSALS_MAX: usize = 4;
-/// Bytes that a line may have beyond its value, for JSON and escapes.
+/// Bytes that a line may have beyond its value.
 const LINE_BYTES_SPARE: usize = 1 << 20;
 
 /// What an error reports about the lines before an invalid one.
@@ -61,7 +62,12 @@ pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
         valid: 0,
         others: 0,
     };
-    let read = writer.read(caller.limits.value_bytes_max + LINE_BYTES_SPARE);
+    let factor = match args.format {
+        InputFormat::Lines => 1,
+        InputFormat::Jsonl => ESCAPED_BYTES_MAX,
+    };
+    let value_bytes_max = caller.limits.value_bytes_max.saturating_mul(factor);
+    let read = writer.read(value_bytes_max + LINE_BYTES_SPARE);
     // Lines before an error are written first, and their verdicts are printed.
     let rest = writer.send().and_then(|()| writer.await_verdicts(0));
     let Writer {

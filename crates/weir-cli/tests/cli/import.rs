@@ -288,6 +288,18 @@ fn an_import_restores_exported_records() {
         );
         assert_eq!(before.lines().count(), 6);
     }
+    // Each byte of such a value has six bytes in JSON.
+    let value = vec![1; 1 << 20];
+    place.write("escaped", &value);
+    place.run("put escaped @escaped").ok();
+    let exported = place.run("export escaped").ok().out;
+    assert!(exported.len() > 6 << 20, "{} bytes", exported.len());
+    place.pipe("import - -t copy --records", &exported).ok();
+    place.pipe("put lines - --format jsonl", exported).ok();
+    for topic in ["copy", "lines"] {
+        let read = place.run(&format!("get {topic} 2")).ok();
+        assert!(read.out == value, "{topic}");
+    }
     let latest = place
         .run("export t --latest --columns key,value")
         .ok()
