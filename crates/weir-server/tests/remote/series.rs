@@ -296,3 +296,20 @@ fn x_a_transaction_is_applied_as_a_whole_or_not_at_all() {
         });
     });
 }
+
+#[test]
+fn a_call_that_is_longer_than_a_packet_is_refused_and_the_connection_continues() {
+    let world = World::new();
+    let remote = world.connect();
+    let topic = remote.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let value = "x".repeat(1 << 20);
+    let error = remote
+        .propose(&vec![put("t", "k", &value); 66])
+        .unwrap_err();
+    assert!(
+        matches!(error, WeirError::Store(StoreError::LimitExceeded { .. })),
+        "{error:?}"
+    );
+    assert!(topic.put("k", "1").unwrap().is_valid());
+}

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits, Operation};
-use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX};
+use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX, ITEM_BYTES_MAX};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
 use weir_protocol::{CHAIN, Message, OPERATIONS_MAX, Packet, RefusalMessage, is_retryable};
 use weir_store::{Answer, Proposal, StoreError};
@@ -180,7 +180,17 @@ impl State {
                 batch.push_all(&all, limits)
             }
         };
-        self.open_bytes += batch.bytes() - before;
+        let bytes = batch.bytes();
+        if !fits && pushed.is_ok() && batch.len() > 1 && bytes > ITEM_BYTES_MAX {
+            // The server would end the connection, because the packet is too long.
+            self.open.pop_back();
+            return Err(StoreError::LimitExceeded {
+                what: "bytes of the intentions of one call",
+                limit: ITEM_BYTES_MAX as u64,
+                value: bytes as u64,
+            });
+        }
+        self.open_bytes += bytes - before;
         if let Err((index, error)) = pushed {
             if batch.is_empty() {
                 self.open.pop_back();
