@@ -132,6 +132,10 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             place,
             options,
         } => {
+            // `weir context use -` selects the previous context.
+            if name.is_empty() || name == "-" {
+                return Err(usage("the name of a context must not be empty or `-`"));
+            }
             let (lock, mut contexts) = Contexts::lock()?;
             if contexts.by_name.contains_key(name) {
                 let what = format!("cannot create context {name}");

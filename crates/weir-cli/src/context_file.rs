@@ -173,8 +173,13 @@ impl Contexts {
     pub(crate) fn get(&self, name: &str) -> anyhow::Result<&Context> {
         self.by_name.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
+            let why = if known.is_empty() {
+                "there are no contexts".to_owned()
+            } else {
+                format!("the known contexts are {}", known.join(", "))
+            };
             Failure::new(ErrorCode::NotAStore, format!("there is no context {name}"))
-                .because(format!("the known contexts are {}", known.join(", ")))
+                .because(why)
                 .advise(format!("create it with `weir context create {name} DIR`"))
                 .into()
         })

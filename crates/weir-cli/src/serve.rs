@@ -36,6 +36,8 @@ use crate::place::{self, Access, Location};
 use crate::progress::Progress;
 use crate::report::{self, Failure, FailureContext, note, stdout};
 
+/// Start of the names of variables that contain settings.
+const VARIABLE_PREFIX: &str = "WEIR_SERVE_";
 /// How often the command checks whether the server has ended by itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it checks that during a shutdown.
@@ -172,7 +174,7 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
     config.socket = socket(caller);
     let mut origins = Vec::new();
     for key in ServerConfig::KEYS {
-        let variable = format!("WEIR_SERVE_{}", key.name.to_ascii_uppercase());
+        let variable = format!("{VARIABLE_PREFIX}{}", key.name.to_ascii_uppercase());
         let flag_value = args.given.iter().find(|(name, _)| *name == key.name);
         let flag_value =
             flag_value.map(|(_, text)| (text.clone(), format!("flag --{}", flag_name(key))));
@@ -197,7 +199,26 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
         };
         origins.push(Origin { key, origin });
     }
+    warn_of_unknown_variables(caller.quiet);
     Ok((config, origins))
+}
+
+/// Prints each variable with the prefix of the settings that sets none. This is no error, because
+/// other software may use the prefix: a service `weir-serve` in Kubernetes sets such variables.
+fn warn_of_unknown_variables(quiet: bool) {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter_map(|name| name.into_string().ok()) {
+        let Some(key) = name.strip_prefix(VARIABLE_PREFIX) else {
+            continue;
+        };
+        let mut keys = ServerConfig::KEYS.iter();
+        if !keys.any(|known| known.name.to_ascii_uppercase() == key) {
+            note(
+                quiet,
+                &format!("warning: {name} is not a setting, so it has no effect"),
+            );
+        }
+    }
 }
 
 /// Maximum bytes of the path of a socket, including the temporary name under which it is created.

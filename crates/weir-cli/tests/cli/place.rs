@@ -89,6 +89,30 @@ fn a_variable_that_is_not_utf_8_is_an_error() {
 }
 
 #[test]
+fn a_variable_that_is_no_setting_of_the_server_is_reported() {
+    let place = Place::new();
+    let mut command = place.weir();
+    command.args(["serve", "--print-config"]);
+    // The name of the setting is `identities`.
+    command.env("WEIR_SERVE_IDENTITES", "a.toml");
+    let done = command_output(command.output().unwrap()).ok();
+    let expected = "warning: WEIR_SERVE_IDENTITES is not a setting";
+    assert!(done.err.contains(expected), "{}", done.err);
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+}
+
+#[test]
+fn names_of_contexts_can_be_used() {
+    let place = Place::new();
+    let none = place.run("context use here").code(4);
+    assert!(none.err.contains("there are no contexts"), "{}", none.err);
+    for name in ["-", ""] {
+        place.words(&["context", "create", name, "./x"]).code(2);
+    }
+    assert_eq!(place.run("context ls -o json").ok().text(), "[]\n");
+}
+
+#[test]
 fn an_error_in_the_file_of_contexts_has_a_position() {
     let place = Place::new();
     place.run("context create here ./x").ok();
