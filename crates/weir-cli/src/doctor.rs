@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use weir::Survival;
 use weir_server::ServerConfig;
@@ -219,8 +220,20 @@ fn disk_of(base: &Path) -> Vec<Check> {
 
 fn syncs(base: &Path) -> Check {
     match time_syncs(base) {
+        Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+            let found = "not measured: the file system has no unnamed files";
+            let advice = "measure it with `weir bench write`";
+            Check::new("sync", found, None, Some(advice))
+        }
         Err(error) => {
-            let advice = "make the directory writable for this user";
+            let advice = match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free disk space",
+                io::ErrorKind::FileTooLarge => {
+                    "remove the limit on the size of files: `ulimit -f unlimited`"
+                }
+                io::ErrorKind::PermissionDenied => "make the directory writable for this user",
+                _ => "a store needs a directory in which files can be written and synced",
+            };
             Check::new("sync", format!("cannot write: {error}"), Some(advice), None)
         }
         Ok(mut times) => {

@@ -311,7 +311,8 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
         nodes.iter().try_for_each(check_free)?;
         std::fs::create_dir_all(data).failed(what)?;
         let peers: Vec<_> = nodes.iter().filter_map(|node| node.config.peer).collect();
-        for node in &nodes {
+        // The file of the first node is the last one: without it, the next call writes all of them.
+        for node in nodes.iter().rev() {
             std::fs::write(&node.file, text(node, &peers)).failed(what)?;
         }
     }

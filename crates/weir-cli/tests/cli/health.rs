@@ -44,22 +44,18 @@ fn doctor_checks_the_machine_and_leaves_no_files() {
         assert_ne!(state(name), "failed", "{name}");
     }
     assert!(!place.path("weir-data").exists());
-    // A limit too low for any store gives exit code 1.
-    let mut shell = place.command("/bin/sh");
-    shell.args(["-c", "ulimit -n 32; exec \"$0\" doctor -o json"]);
-    shell.arg(env!("CARGO_BIN_EXE_weir"));
-    let failed = command_output(shell.output().unwrap()).code(1);
-    let failed = failed.json();
-    let row = failed
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|row| row["check"] == "descriptors");
-    assert_eq!(row.unwrap()["state"], "failed");
-    assert!(
-        row.unwrap()["advice"]
-            .as_str()
-            .unwrap()
-            .contains("LimitNOFILE")
-    );
+    // A limit too low for any store gives exit code 1, and advice for this limit.
+    for (limit, check, advice) in [
+        ("-n 32", "descriptors", "LimitNOFILE"),
+        ("-f 0", "sync", "ulimit -f unlimited"),
+    ] {
+        let mut shell = place.command("/bin/sh");
+        let script = format!("ulimit {limit}; exec \"$0\" doctor -o json");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_weir")]);
+        let failed = command_output(shell.output().unwrap()).code(1).json();
+        let mut rows = failed.as_array().unwrap().iter();
+        let row = rows.find(|row| row["check"] == check).expect(check);
+        assert_eq!(row["state"], "failed", "{row}");
+        assert!(row["advice"].as_str().unwrap().contains(advice), "{row}");
+    }
 }

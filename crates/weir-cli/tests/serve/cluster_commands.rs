@@ -93,6 +93,10 @@ fn cluster_local_rejects_a_configuration_that_it_cannot_run() {
         &["cannot listen at"],
     );
     assert!(!place.join("other").exists());
+    // A directory in place of a file makes its write fail. The cluster must not start with one node.
+    std::fs::create_dir_all(place.join("part/node-2.toml")).unwrap();
+    local("--data part --port 0", &["cannot create a cluster in part"]);
+    assert!(!place.join("part/node-1.toml").exists());
     let (code, _, printed) = run(place, "put t one --at own");
     assert_eq!(code, 0, "{printed}");
     local("--data own", &["contains a store"]);
