@@ -13,7 +13,7 @@ use weir_core::codec::Reader;
 use weir_core::limits::{KEY_BYTES_MAX, TOPICS_MAX};
 use weir_core::{
     ClientId, CodeHash, ConsequenceOffset, ErrorCode, IntentionOffset, StateMode, TopicId,
-    TopicOptions,
+    TopicName, TopicOptions,
 };
 use weir_protocol::{Consistency, Message, RefusalMessage, TopicLines};
 use weir_store::{
@@ -224,6 +224,10 @@ impl Remote {
     }
 
     pub(crate) async fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
+        // No record has another key, and a server would end the connection.
+        if !(1..=KEY_BYTES_MAX).contains(&key.len()) {
+            return Ok(None);
+        }
         self.value(&Message::Get {
             topic,
             key,
@@ -261,6 +265,11 @@ impl Remote {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
+        // A server ends the connection when it receives a longer key.
+        if prefix.len() > KEY_BYTES_MAX {
+            return Ok(Vec::new());
+        }
+        let after = after.map(|after| after.get(..KEY_BYTES_MAX).unwrap_or(after));
         let limit = limit.min(weir_store::SCAN_KEYS_MAX);
         let mut found: Vec<KeyEntry> = Vec::new();
         while found.len() < limit {
@@ -336,6 +345,10 @@ impl Remote {
     }
 
     pub(crate) async fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
+        // A server ends the connection when it receives an invalid name.
+        if TopicName::any(topic).is_err() {
+            return Ok(None);
+        }
         let bytes = self.request(&Message::Program { topic }).await?;
         let Message::ProgramResponse(program) = packet_of(&bytes)?.message else {
             return Err(error_of(&bytes));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir::{
-    ClientId, ConsequenceOffset, Durability, ErrorCode, Expect, OpenOptions, ReadFrom, RecordKind,
-    StoreError, TopicOptions, TxnOp, Weir, WeirError,
+    ClientId, ConsequenceOffset, Durability, ErrorCode, Expect, GroupMode, OpenOptions, ReadFrom,
+    RecordKind, StoreError, TopicOptions, TxnOp, Weir, WeirError,
 };
 use weir_store::Store;
 
@@ -312,4 +312,24 @@ fn a_call_that_is_longer_than_a_packet_is_refused_and_the_connection_continues()
         "{error:?}"
     );
     assert!(topic.put("k", "1").unwrap().is_valid());
+}
+
+#[test]
+fn keys_and_names_that_cannot_exist_are_not_found_and_the_connection_continues() {
+    local_and_remote(|weir, _, _| {
+        let topic = weir.topic("t").unwrap();
+        topic.ensure().unwrap();
+        topic.put("k", "1").unwrap().ensure_valid().unwrap();
+        let long = vec![b'k'; 70_000];
+        for key in [&b""[..], &long] {
+            assert!(topic.get(key).unwrap().is_none());
+        }
+        assert!(topic.scan(&long, None, 10).unwrap().is_empty());
+        assert!(topic.scan(b"", Some(&long), 10).unwrap().is_empty());
+        assert!(weir.program("").unwrap().is_none());
+        let group = topic.group("g", GroupMode::Shared).unwrap();
+        let claimed = group.member("m".repeat(65)).claim(1, Duration::ZERO);
+        assert_eq!(claimed.unwrap_err().code(), ErrorCode::BadRequest);
+        assert!(topic.get("k").unwrap().is_some());
+    });
 }

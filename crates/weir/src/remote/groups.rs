@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_core::limits::GROUPS_MAX;
+use weir_core::intention::IntentionError;
+use weir_core::limits::{GROUP_MEMBER_BYTES_MAX, GROUPS_MAX};
 use weir_core::machine::groups::Owner;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupName};
 use weir_protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Message};
@@ -66,6 +67,11 @@ impl Remote {
         request: &ClaimRequest<'_>,
         wait: Duration,
     ) -> Result<ClaimResult, WeirError> {
+        // A server ends the connection when it receives an invalid name.
+        if !(1..=GROUP_MEMBER_BYTES_MAX).contains(&request.member.len()) {
+            let error = IntentionError::Group("name of a member");
+            return Err(StoreError::Refused { index: 0, error }.into());
+        }
         let wait = wait.min(WAIT_MAX).min(self.patience / 2);
         let message = Message::GroupClaim(GroupClaim {
             topic,
