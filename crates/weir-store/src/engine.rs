@@ -1,12 +1,13 @@
 //! The state that the commit thread and all readers share.
 
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use weir_core::{
-    Intention, Machine, Operation, Program, ProgramHost, Refusal, Setup, StateMode, TopicId,
+    CodeHash, Intention, Machine, Operation, ProgramHost, Refusal, Setup, StateMode, TopicId,
 };
 
 use weir_core::limits::{MEMORY_BYTES_MAX, METER};
@@ -19,9 +20,14 @@ use crate::finding::Finding;
 use crate::identity::Identity;
 use crate::log::LogIndex;
 use crate::options::Durability;
-use crate::queue::{Prepared, Queue, ShutReason};
+use crate::queue::{Prepared, PreparedProgram, Queue, ShutReason};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
+
+/// Maximum number of different modules of a store. A compiled module has at least two memory
+/// mappings, and Linux allows a process 65,530 of them (`vm.max_map_count`). Without a free mapping,
+/// a program cannot start in the apply, which poisons the store.
+const MODULES_MAX: u64 = 8192;
 
 /// The shared state of an open store. Lock order: queue, machine, topics, contents of a topic. No
 /// lock is held across I/O while the store is open.
@@ -42,6 +48,9 @@ pub(crate) struct Engine {
     pub(crate) host: Option<Arc<dyn ProgramHost>>,
     /// Maximum fuel of a call that topic options may set.
     pub(crate) fuel_max: u64,
+    /// The number of references, without this one, is the number of new modules that are not applied
+    /// yet.
+    pub(crate) reservations: Arc<()>,
     /// The first failed write or sync, after which nothing is written.
     pub(crate) poison: OnceLock<Arc<StoreError>>,
     /// Why the last checkpoint failed; `None` if it succeeded.
@@ -164,6 +173,26 @@ impl Engine {
         Err(StoreError::LimitExceeded { what, limit, value })
     }
 
+    /// Reserves a place for a module among the [`MODULES_MAX`] modules of the store; `None` if the
+    /// store has the module. Only the node that proposes an intention checks this limit, so it
+    /// changes no outcome. Callers on several threads may exceed it by one module each.
+    fn reserve_module(&self, hash: CodeHash) -> Result<Option<Arc<()>>, StoreError> {
+        // Read before the stored modules, so that no module is missed: it is stored before its
+        // reservation ends.
+        let reserved = Arc::strong_count(&self.reservations) - 1;
+        let machine = self.machine.read();
+        if machine.module(hash).is_some() {
+            return Ok(None);
+        }
+        let value = (machine.module_count() + reserved + 1) as u64;
+        drop(machine);
+        if value > MODULES_MAX {
+            let (what, limit) = ("different modules of programs", MODULES_MAX);
+            return Err(StoreError::LimitExceeded { what, limit, value });
+        }
+        Ok(Some(Arc::clone(&self.reservations)))
+    }
+
     /// Compiles the programs of these intentions on the caller's thread before the intentions are
     /// logged, so that the commit thread does not wait for compilation. A module that breaks a rule
     /// is not rejected here; the machine returns that as an effect.
@@ -173,6 +202,7 @@ impl Engine {
             rejections: Vec::new(),
             starts_refused: self.refuses_starts(intentions),
         };
+        let mut modules = BTreeSet::new();
         for intention in intentions {
             self.check_operator_limits(intention)?;
             let (Operation::CreateProgram { code, .. } | Operation::Replace { code, .. }) =
@@ -181,8 +211,17 @@ impl Engine {
                 continue;
             };
             let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
+            let hash = host.hash(code);
+            let reservation = if modules.insert(hash) {
+                self.reserve_module(hash)?
+            } else {
+                None
+            };
             match host.admit(code, &max_setup()) {
-                Ok(program) => prepared.programs.push(program),
+                Ok(program) => {
+                    let program = PreparedProgram::new(program, reservation);
+                    prepared.programs.push(program);
+                }
                 Err(Refusal::Bad(_)) => prepared.rejections.extend(host.keep_rejection(code)),
                 Err(Refusal::Unable(why)) => return Err(StoreError::ProgramUnable { why }),
             }
@@ -192,11 +231,11 @@ impl Engine {
 
     /// Adds the time that a replay needs to compile the modules of a batch. Must be called just
     /// before the batch is appended: a snapshot without the batch resets the counter.
-    pub(crate) fn count_compile_time(&self, programs: &[Box<dyn Program>]) {
+    pub(crate) fn count_compile_time(&self, programs: &[PreparedProgram]) {
         // Modules that are already compiled count too, because another process will compile them.
         let time_us: u64 = programs
             .iter()
-            .map(|program| program.facts().compile_us)
+            .map(|prepared| prepared.program.facts().compile_us)
             .sum();
         if time_us > 0 {
             self.compile_us.fetch_add(time_us, Ordering::Relaxed);

@@ -63,7 +63,7 @@ pub(crate) struct Pending {
     pub(crate) waiters: Vec<(u32, Answer)>,
     /// Compiled programs that its items contain. The batch owns them, so that the host does not
     /// evict them before the apply.
-    pub(crate) prepared: Vec<Box<dyn Program>>,
+    pub(crate) prepared: Vec<PreparedProgram>,
     /// Rejections of modules that its items contain, for the same reason.
     rejections: Vec<Arc<str>>,
     /// For a batch of the slow lane: its flow, and its expected fuel.
@@ -74,11 +74,28 @@ pub(crate) struct Pending {
     destroys: usize,
 }
 
+/// The compiled program of an intention that is not applied yet.
+pub(crate) struct PreparedProgram {
+    pub(crate) program: Box<dyn Program>,
+    _reservation: Option<Arc<()>>,
+}
+
+impl PreparedProgram {
+    /// The reservation counts the module of the program until the apply. `None` if the store, or an
+    /// earlier intention of the call, has the module.
+    pub(crate) fn new(program: Box<dyn Program>, reservation: Option<Arc<()>>) -> Self {
+        Self {
+            program,
+            _reservation: reservation,
+        }
+    }
+}
+
 /// Results of the preparation of intentions, before they are queued.
 #[derive(Default)]
 pub(crate) struct Prepared {
     /// Programs that were compiled.
-    pub(crate) programs: Vec<Box<dyn Program>>,
+    pub(crate) programs: Vec<PreparedProgram>,
     /// Rejections that the host keeps while these texts exist.
     pub(crate) rejections: Vec<Arc<str>>,
     /// Whether the present state implies that every program start among the intentions will be

@@ -386,6 +386,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         damage: Mutex::default(),
         host: options.host.clone(),
         fuel_max: options.program_fuel_max.max(FUEL_DEFAULT),
+        reservations: Arc::default(),
         topic_created: Signal::default(),
         poison: OnceLock::new(),
         checkpoint_failure: Mutex::default(),

@@ -16,6 +16,12 @@ impl Machine {
         Some(Arc::clone(&code.bytes))
     }
 
+    /// The number of different modules that topics run.
+    #[must_use]
+    pub fn module_count(&self) -> usize {
+        self.codes.iter().len()
+    }
+
     /// All topics that were ever created and whose names start with `prefix` and are greater than
     /// `after`, in byte order of names. The cost is linear in the number of topics that the caller
     /// reads.

@@ -13,6 +13,7 @@ use weir_store::disk::{FileDisk, SimDisk};
 use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::disks::{Gate, Op, Rule};
+use crate::replay_cost::ExpensiveProgram;
 use crate::world::{create, execute, open, options, put, records};
 
 fn is_refused(result: Result<weir_store::Proposal, StoreError>, at: usize) -> bool {
@@ -98,6 +99,58 @@ fn fuel_that_topics_may_request() {
         }
         store.close().unwrap();
     }
+}
+
+/// Modules that are stored, modules that wait for their apply, and modules of the same call count.
+#[test]
+fn the_number_of_different_modules_is_limited() {
+    let gate = Gate::new(SimDisk::new());
+    let with_host = OpenOptions {
+        host: Some(Arc::new(ExpensiveProgram)),
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &with_host).unwrap();
+    let options = TopicOptions::default();
+    let codes: Vec<[u8; 4]> = (0..=8192_u32).map(u32::to_be_bytes).collect();
+    // Only the first CREATE is VALID: afterwards the topic exists.
+    let starts: Vec<_> = codes
+        .iter()
+        .map(|code| {
+            let create = Operation::CreateProgram {
+                options: &options,
+                code,
+                args: b"",
+            };
+            Intention::new("t", create)
+        })
+        .collect();
+    let is_over = |call: &[Intention<'_>]| {
+        let over = store.propose(call);
+        matches!(
+            over,
+            Err(StoreError::LimitExceeded {
+                limit: 8192,
+                value: 8193,
+                ..
+            })
+        )
+    };
+    assert!(is_over(&starts), "all in one call");
+    assert!(store.topic("t").is_none());
+    execute(&store, &starts[..1]);
+    // The reservation ends after the outcome, at the latest before the next task of this thread.
+    store.checkpoint().unwrap();
+    assert!(is_over(&starts[1..]), "one is stored");
+    gate.rule(Op::Sync, "log/", Rule::Hold);
+    let waiting = store.propose(&starts[..8192]).unwrap();
+    assert!(is_over(&starts[8192..]), "the others wait for their apply");
+    let stored = store.propose(&starts[..1]).unwrap();
+    gate.release();
+    assert_eq!(waiting.wait().unwrap().len(), 8192);
+    assert_eq!(stored.wait().unwrap().len(), 1);
+    store.checkpoint().unwrap();
+    let others = store.propose(&starts[2..]).unwrap();
+    assert_eq!(others.wait().unwrap().len(), 8191);
 }
 
 #[test]
