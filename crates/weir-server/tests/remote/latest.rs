@@ -107,32 +107,17 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
         assert!(missing.is_empty(), "{missing:?}");
         // Restore the first state.
         for round in 0..round {
-            local
-                .topic("l.a")
-                .unwrap()
-                .delete(format!("j{round}"))
-                .unwrap()
-                .ensure_valid()
-                .unwrap();
+            let deleted = local.topic("l.a").unwrap().delete(format!("j{round}"));
+            deleted.unwrap().ensure_valid().unwrap();
             let name = format!("l.new{round}{push_down}");
-            local
-                .topic(&name)
-                .unwrap()
-                .destroy()
-                .unwrap()
-                .ensure_valid()
-                .unwrap();
+            let destroyed = local.topic(&name).unwrap().destroy();
+            destroyed.unwrap().ensure_valid().unwrap();
         }
         fill(&local, "l.a", (0..600).step_by(2), 0);
         for n in (401..8000).step_by(2) {
             if (n - 400) % 11 == 0 {
-                local
-                    .topic("l.a")
-                    .unwrap()
-                    .delete(format!("k{n:04}"))
-                    .unwrap()
-                    .ensure_valid()
-                    .unwrap();
+                let deleted = local.topic("l.a").unwrap().delete(format!("k{n:04}"));
+                deleted.unwrap().ensure_valid().unwrap();
             }
         }
     }
