@@ -31,6 +31,7 @@ use weir_server::cluster::ClusterNode;
 use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 
 use self::backups::Backups;
+use crate::bytes::{escape_controls_in_json, json_string, printable};
 use crate::caller::Caller;
 use crate::place::{self, Access, Location};
 use crate::progress::Progress;
@@ -276,8 +277,10 @@ fn open(
 fn print(config: &ServerConfig, origins: &[Origin]) -> anyhow::Result<()> {
     let mut text = String::from("[serve]\n");
     for Origin { key, origin } in origins {
-        let value = (key.get)(config).replace('\\', "\\\\").replace('"', "\\\"");
-        let line = format!("{} = \"{value}\"", key.name);
+        // The escapes of JSON are also those of TOML.
+        let value = escape_controls_in_json(json_string(&(key.get)(config)));
+        let line = format!("{} = {value}", key.name);
+        let origin = printable(origin.as_bytes());
         let _ = writeln!(text, "{line:<40} # {origin}: {}", key.about);
     }
     stdout(std::io::stdout().write_all(text.as_bytes()))

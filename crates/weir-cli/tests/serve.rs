@@ -906,6 +906,21 @@ fn acknowledged_writes_survive_a_kill() {
 }
 
 #[test]
+fn the_printed_settings_are_a_valid_file() {
+    let place = tempfile::tempdir().unwrap();
+    let path = "a \"b\" \\c\nd\u{7f}\u{9b}";
+    let shown = weir(place.path())
+        .args(["serve", "--print-config"])
+        .env("WEIR_SERVE_IDENTITIES", path)
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(!shown.contains(['\u{7f}', '\u{9b}']), "{shown}");
+    let settings: toml::Table = shown.parse().unwrap();
+    assert_eq!(settings["serve"]["identities"].as_str(), Some(path));
+}
+
+#[test]
 fn each_setting_has_its_source() {
     let place = tempfile::tempdir().unwrap();
     let file = "[serve]\ndrain = \"7s\"\nthreads = 3\naccess_log = true\nhosts = [\"a\", \"b\"]\n";
