@@ -27,6 +27,7 @@ const INBOX_BYTES_MAX: usize = PACKET_BYTES_MAX + (16 << 20);
 
 /// The packets for one request, and its waiting task.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Inbox {
     packets: VecDeque<Vec<u8>>,
     /// Memory of `packets`.
