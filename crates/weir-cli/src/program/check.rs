@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use weir::program::WasmtimeHost;
-use weir::{ErrorCode, ProgramHost};
+use weir::program::{Refusal, WasmtimeHost};
+use weir::{ErrorCode, ProgramHost, StoreError};
 
 use super::module;
 use crate::caller::Caller;
@@ -48,19 +48,12 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let code = module(file)?;
-    let what = || format!("{} is not a program", file.display());
-    let bad = |why: String| {
-        let failure = Failure::new(ErrorCode::BadProgram, what()).because(why);
-        failure.advise("correct that in the source or the build, and build the module again")
-    };
-    let report = weir::program::inspect(&code).map_err(bad)?;
+    let report = weir::program::inspect(&code).map_err(|why| failure(file, Refusal::Bad(why)))?;
     // The remaining rules: the module compiles, and exports a supported ABI version.
     let host = WasmtimeHost::default();
     let largest = weir::program::largest_setup();
     host.admit(&code, &largest)
-        .map_err(|refusal| match refusal {
-            weir::program::Refusal::Bad(why) | weir::program::Refusal::Unable(why) => bad(why),
-        })?;
+        .map_err(|refusal| failure(file, refusal))?;
     out.row(&[
         Cell::Size(code.len() as u64),
         Cell::Count(u64::from(report.functions)),
@@ -76,4 +69,33 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         note(caller.quiet, &format!("deploy it with an option: {why}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The error for a module that the host does not admit.
+fn failure(file: &Path, refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Bad(why) => {
+            let what = format!("{} is not a program", file.display());
+            let failure = Failure::new(ErrorCode::BadProgram, what).because(why);
+            failure.advise("correct that in the source or the build, and build the module again")
+        }
+        Refusal::Unable(why) => {
+            let what = format!("cannot check {}", file.display());
+            let failure = Failure::store(what, &StoreError::ProgramUnable { why });
+            failure.advise("free memory of this computer, or raise the limits of this process")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_the_computer_is_not_reported_as_a_fault_of_the_module() {
+        let code = |refusal| failure(Path::new("a.wasm"), refusal).code;
+        let why = || "no memory".to_owned();
+        assert_eq!(code(Refusal::Unable(why())), ErrorCode::EngineMissing);
+        assert_eq!(code(Refusal::Bad(why())), ErrorCode::BadProgram);
+    }
 }

@@ -204,7 +204,8 @@ fn difference(step: &StepResult, terminal: bool, out: &mut String) {
         let place = old.map_or(String::new(), |_| number.to_string());
         number += 1;
         if old == new {
-            let _ = writeln!(out, "{place:>6}   {}", old.unwrap_or_default());
+            let line = printable(old.unwrap_or_default().as_bytes());
+            let _ = writeln!(out, "{place:>6}   {line}");
             continue;
         }
         if let Some(old) = old {
@@ -215,5 +216,25 @@ fn difference(step: &StepResult, terminal: bool, out: &mut String) {
             let line = format!("{:>6} + {}", "", printable(new.as_bytes()));
             let _ = writeln!(out, "{}", paint(&line, GREEN, terminal));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_a_difference_has_control_characters() {
+        let step = StepResult {
+            line: 1,
+            command: "state t".to_owned(),
+            expected_line: 3,
+            expected: "equal\u{1b}[1m\nold\u{1b}[1m\n".to_owned(),
+            actual: "equal\u{1b}[1m\nnew\u{1b}[1m\n".to_owned(),
+        };
+        let mut out = String::new();
+        difference(&step, false, &mut out);
+        assert!(out.starts_with("     3   equal\\u{1b}[1m\n"), "{out}");
+        assert!(!out.contains("\u{1b}[1m"), "{out}");
     }
 }
