@@ -5,6 +5,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
+use weir_core::limits::KEY_BYTES_MAX;
 use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
 use crate::disk::{DiskSpace, check_directory};
@@ -15,6 +16,8 @@ use crate::store::Store;
 
 /// Maximum number of keys that one call returns.
 pub const SCAN_KEYS_MAX: usize = 10_000;
+/// More bytes than so many keys can have.
+const SCAN_BYTES_MAX: usize = SCAN_KEYS_MAX * (KEY_BYTES_MAX + 1);
 
 /// A key and the offset of the record with its current value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,10 +154,11 @@ impl Store {
         from: &[u8],
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
-        Ok(self.keys(topic, prefix, from, (limit, usize::MAX))?.0)
+        let (keys, _) = self.scan_page(topic, prefix, from, limit, SCAN_BYTES_MAX)?;
+        Ok(keys)
     }
 
-    /// As `scan`, but the list ends with the key that reaches `bytes_max` bytes of keys. Also
+    /// As `scan_from`, but the list ends with the key that reaches `bytes_max` bytes of keys. Also
     /// returns whether there are more keys.
     ///
     /// # Errors
@@ -163,20 +167,9 @@ impl Store {
         &self,
         topic: &str,
         prefix: &[u8],
-        after: Option<&[u8]>,
+        from: &[u8],
         limit: usize,
         bytes_max: usize,
-    ) -> Result<(Vec<KeyEntry>, bool), StoreError> {
-        let from = after.map(key_after).unwrap_or_default();
-        self.keys(topic, prefix, &from, (limit, bytes_max))
-    }
-
-    fn keys(
-        &self,
-        topic: &str,
-        prefix: &[u8],
-        from: &[u8],
-        (limit, bytes_max): (usize, usize),
     ) -> Result<(Vec<KeyEntry>, bool), StoreError> {
         let id = self.engine.machine.read().topic(topic).map(|view| view.id);
         let id = id.ok_or_else(|| StoreError::TopicUnknown {
@@ -332,8 +325,9 @@ mod tests {
             .collect();
         store.propose(&all).unwrap().wait().unwrap();
         let page = |after: Option<&str>, limit, bytes_max| {
-            let after = after.map(str::as_bytes);
-            let page = store.scan_page("t", b"", after, limit, bytes_max);
+            let from = after.map(|after| key_after(after.as_bytes()));
+            let from = from.unwrap_or_default();
+            let page = store.scan_page("t", b"", &from, limit, bytes_max);
             let (keys, more) = page.unwrap();
             let keys = keys.iter().map(|entry| entry.key.to_vec());
             (String::from_utf8(keys.flatten().collect()).unwrap(), more)

@@ -13,7 +13,7 @@ use weir_protocol::{
     write_status, write_topic,
 };
 use weir_store::{
-    Current, HistoryPath, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo,
+    Current, HistoryPath, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo, key_after,
 };
 
 use super::Connection;
@@ -438,9 +438,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .min(SCAN_KEYS_MAX);
         let store = Arc::clone(&self.port.shared.store);
         let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
-        let after = after.map(<[u8]>::to_vec);
-        let scan =
-            move || store.scan_page(&topic, &prefix, after.as_deref(), limit, ANSWER_BYTES_MAX);
+        let from = after.map(key_after).unwrap_or_default();
+        let scan = move || store.scan_page(&topic, &prefix, &from, limit, ANSWER_BYTES_MAX);
         let scanned = tokio::task::spawn_blocking(scan).await;
         let (keys, more) = scanned
             .unwrap_or(Err(StoreError::Closed))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_store::SCAN_KEYS_MAX;
+use weir_store::{SCAN_KEYS_MAX, key_after};
 
 use super::one::reserve_block_of;
 use super::position::{at_least, first, no_topic, not_acceptable, store_error};
@@ -28,7 +28,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let limit = usize::try_from(limit).unwrap_or(SCAN_KEYS_MAX);
     let values = query.flag("values")?;
     let prefix = query.bytes("prefix").unwrap_or_default().to_vec();
-    let after = query.bytes("after").map(<[u8]>::to_vec);
+    let from = query.bytes("after").map(key_after).unwrap_or_default();
     let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
     if store
         .topic_state(&topic)
@@ -40,7 +40,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let ((writer, next), reservation) =
         reading::read(&edge.shared, reservation, move |reservation| {
             let (found, more) = store
-                .scan_page(&topic, &prefix, after.as_deref(), limit, PAGE_BYTES)
+                .scan_page(&topic, &prefix, &from, limit, PAGE_BYTES)
                 .map_err(|error| store_error(&error))?;
             let mut writer = Writer::new(form);
             let mut last = None;
