@@ -8,6 +8,7 @@
 use std::fs::TryLockError;
 use std::io;
 use std::path::Path;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use weir::{
@@ -350,13 +351,17 @@ fn read_only(
     mut options: OpenOptions,
     why: &str,
 ) -> anyhow::Result<Weir> {
+    // A follower opens the store repeatedly.
+    static NOTED: Once = Once::new();
     options.read_only = true;
     let weir = match Weir::open_with(at, &options) {
         Err(WeirError::Store(ref error)) => return Err(cannot_open(caller, at, error)),
         opened => opened.failed(|| cannot_open_text(at))?,
     };
-    let text = format!("{why}: reading its last published state, read-only");
-    note(caller.quiet, &text);
+    NOTED.call_once(|| {
+        let text = format!("{why}: reading its last published state, read-only");
+        note(caller.quiet, &text);
+    });
     Ok(weir)
 }
 

@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use rustix::fs::inotify;
 use serde_json::json;
 
 use crate::run::{Place, command_output};
@@ -328,14 +330,16 @@ fn a_store_without_write_permission_can_be_read() {
     let copy = Place::new();
     std::fs::copy(env!("CARGO_BIN_EXE_weir"), copy.path("weir")).unwrap();
     mode(&copy.path(""), 0o755);
-    let run = |line: &str| {
+    let command = |line: &str| {
         let mut command = place.command(copy.path("weir"));
         if root {
             // Root may write every file, so another user runs a copy of the command.
             command.uid(65534);
         }
-        command_output(command.args(line.split(' ')).output().unwrap())
+        command.args(line.split(' '));
+        command
     };
+    let run = |line: &str| command_output(command(line).output().unwrap());
     for line in [
         "get t --key k",
         "tail t",
@@ -356,6 +360,22 @@ fn a_store_without_write_permission_can_be_read() {
     }
     let refused = run("put t y --at store");
     assert_eq!(refused.code, 7, "{}", refused.err);
+    // A follower opens the store repeatedly, but prints the note once.
+    let opens = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    let lock = place.path("store/LOCK");
+    inotify::add_watch(&opens, &lock, inotify::WatchFlags::OPEN).unwrap();
+    let mut tail = command("tail t -f --at store");
+    let tail = tail.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut tail = tail.spawn().unwrap();
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let mut events = inotify::Reader::new(&opens, &mut buffer);
+    for _ in 0..20 {
+        events.next().unwrap();
+    }
+    tail.kill().unwrap();
+    let followed = command_output(tail.wait_with_output().unwrap());
+    let notes = followed.err.matches("read-only").count();
+    assert_eq!(notes, 1, "{}", followed.err);
     mode(&place.path(""), 0o755);
 }
 
