@@ -1,6 +1,9 @@
 //! The library as a client of a server with TLS and identities.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir::{ConnectOptions, ErrorCode, Intention, Operation, StoreError, Weir, WeirError};
 use weir_server::security::{ClientCertificates, IdentitiesFile, now_ms};
@@ -12,7 +15,7 @@ fn options(world: &World, token: Option<&str>) -> ConnectOptions {
     options.authority = Some(world.files.write("trusted.pem", &world.files.authority.pem));
     options.token = token.map(str::to_owned);
     // Long enough for a busy machine, and short enough for tests that expect a failure.
-    options.connect_timeout = std::time::Duration::from_secs(5);
+    options.connect_timeout = Duration::from_secs(5);
     options
 }
 
@@ -243,4 +246,25 @@ fn a_client_can_authenticate_with_a_certificate() {
         .ensure_valid()
         .unwrap();
     assert_eq!(world.values("t").last().unwrap(), "v");
+}
+
+#[test]
+fn a_client_leaves_a_server_that_is_too_slow_in_the_handshake() {
+    let files = files();
+    let token = files.token("reader", &["read **"]);
+    let world = files.start(|_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let slow = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // The head of a long record, and then one byte at a time.
+        let mut sent = stream.write_all(&[0x16, 3, 3, 0x40, 0]);
+        while sent.is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+            sent = stream.write_all(&[0]);
+        }
+    });
+    let url = format!("weirs://{slow},localhost:{}", world.native.port());
+    let remote = Weir::connect_with(&url, &options(&world, Some(token.expose()))).unwrap();
+    assert_eq!(remote.store_id().unwrap(), world.store.identity().store_id);
 }

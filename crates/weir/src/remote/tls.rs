@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
@@ -106,7 +106,7 @@ fn unusable(path: &Path, why: &str) -> StoreError {
 }
 
 impl TlsStream {
-    /// Performs the handshake with the server of this name. Fails after `time` without a byte.
+    /// Performs the handshake with the server of this name. Fails if it takes longer than `time`.
     pub(crate) fn new(
         socket: TcpStream,
         name: &str,
@@ -119,10 +119,13 @@ impl TlsStream {
             .map_err(|_| invalid("the name of the server is not a host name or address"))?;
         let session = ClientConnection::new(config, name);
         let mut session = session.map_err(|error| io::Error::other(error.to_string()))?;
-        socket.set_read_timeout(Some(time))?;
         socket.set_write_timeout(Some(time))?;
+        let until = Instant::now() + time;
         while session.is_handshaking() {
-            let socket = &mut WithoutSigpipe(&socket);
+            let socket = &mut HandshakeSocket {
+                socket: &socket,
+                until,
+            };
             session.complete_io(socket).map_err(explained)?;
         }
         socket.set_write_timeout(None)?;
@@ -208,23 +211,31 @@ impl TlsStream {
     }
 }
 
-/// A socket for a handshake. A plain write to a [`TcpStream`] suppresses SIGPIPE; its vectored write,
-/// which a session uses, does not.
-struct WithoutSigpipe<'s>(&'s TcpStream);
+/// A socket for a handshake, which reads until a deadline. A plain write to a [`TcpStream`]
+/// suppresses SIGPIPE; its vectored write, which a session uses, does not.
+struct HandshakeSocket<'s> {
+    socket: &'s TcpStream,
+    until: Instant,
+}
 
-impl Read for WithoutSigpipe<'_> {
+impl Read for HandshakeSocket<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(into)
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.socket.set_read_timeout(Some(left))?;
+        self.socket.read(into)
     }
 }
 
-impl Write for WithoutSigpipe<'_> {
+impl Write for HandshakeSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        self.socket.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.socket.flush()
     }
 }
 
