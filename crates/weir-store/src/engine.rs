@@ -187,7 +187,7 @@ impl Engine {
         let value = (machine.module_count() + reserved + 1) as u64;
         drop(machine);
         if value > MODULES_MAX {
-            let (what, limit) = ("different modules of programs", MODULES_MAX);
+            let (what, limit) = ("number of different modules", MODULES_MAX);
             return Err(StoreError::LimitExceeded { what, limit, value });
         }
         Ok(Some(Arc::clone(&self.reservations)))
