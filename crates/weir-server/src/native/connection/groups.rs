@@ -18,8 +18,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use weir_core::ErrorCode;
 use weir_protocol::{
-    ANSWER_BYTES_MAX, CLAIM_WAIT_MS_MAX, CLAIMS_MAX, Consistency, GroupAnswer, GroupClaim,
-    GroupLine, GroupOwner, Message, Packet, write_group,
+    ANSWER_BYTES_MAX, CLAIM_WAIT_MS_MAX, CLAIMS_MAX, Consistency, GROUP_MEMBERS_MAX, GroupAnswer,
+    GroupClaim, GroupLine, GroupOwner, Message, Packet, write_group,
 };
 use weir_store::{Claimed, GroupInfo, PageBuilder, Store, StoreError};
 
@@ -335,7 +335,7 @@ fn claim_result(claimed: &Claimed) -> Result<ClaimResult, StoreError> {
 }
 
 fn line(info: &GroupInfo) -> GroupLine<'_> {
-    let members = info.members.iter();
+    let members = info.members.iter().take(GROUP_MEMBERS_MAX);
     GroupLine {
         name: &info.name,
         mode: info.mode,
