@@ -328,9 +328,11 @@ impl Fetch {
 impl KeyLookup {
     fn keys(&self) -> Result<LatestKeys, StoreError> {
         let (store, topic) = (&self.store, &*self.topic);
-        let entries = store.scan_from(topic, &self.prefix, &self.from, REPLAY_KEYS)?;
+        let (prefix, from) = (&self.prefix, &self.from);
+        let (entries, more) =
+            store.scan_page(topic, prefix, from, REPLAY_KEYS, BLOCK_BYTES_FREE)?;
         let mut keys = LatestKeys {
-            ends: entries.len() < REPLAY_KEYS,
+            ends: !more,
             ..LatestKeys::default()
         };
         let mut bytes = 0;
