@@ -17,7 +17,7 @@ use crate::report::{self, Failure, FailureContext, usage};
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Without -o, prints the value byte for byte; on a terminal, a line end follows. With
--o json, table and so on, prints the whole record.
+-o json, table and so on, prints the whole record, and with --columns some of its fields.
 
 Examples:
   weir put orders '{\"id\":7}' --key 7 && weir get orders --key 7
@@ -36,7 +36,8 @@ pub(crate) struct GetArgs {
 /// Runs `weir get`.
 pub(crate) fn run(caller: &Caller, args: &GetArgs) -> anyhow::Result<ExitCode> {
     let format = caller.style.format;
-    let whole = format.is_some_and(|format| format != Format::Raw);
+    let whole =
+        caller.style.columns.is_some() || format.is_some_and(|format| format != Format::Raw);
     let out = caller.style.open(Shape::One, record::FIELDS)?;
     let Some(mut out) = out else {
         return Ok(ExitCode::SUCCESS);

@@ -349,17 +349,23 @@ impl Output {
         self.out.write_all(b"\r\n")
     }
 
-    /// Prints values unchanged. For rows without a value, prints the cells separated by tabs.
+    /// Prints the value of a row unchanged. If there is none, or if the user has chosen other
+    /// columns, prints the cells separated by tabs.
     fn raw(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
-        let value = cells.iter().find_map(|cell| match cell {
-            Cell::Value(bytes) => Some(bytes),
+        let shown = self.shown.iter().filter_map(|at| cells.get(*at));
+        let shown: Vec<&Cell<'_>> = shown.collect();
+        let value = match shown.as_slice() {
+            [Cell::Value(bytes)] => Some(bytes),
+            all if all.len() == self.fields.len() => all.iter().find_map(|cell| match cell {
+                Cell::Value(bytes) => Some(bytes),
+                _ => None,
+            }),
             _ => None,
-        });
+        };
         if let Some(bytes) = value {
             self.out.write_all(bytes)?;
         } else {
-            let shown = self.shown.iter().filter_map(|at| cells.get(*at));
-            let line: Vec<String> = shown.map(plain).collect();
+            let line: Vec<String> = shown.into_iter().map(plain).collect();
             self.out.write_all(line.join("\t").as_bytes())?;
         }
         self.out.write_all(b"\n")

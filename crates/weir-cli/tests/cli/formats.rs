@@ -166,6 +166,25 @@ fn the_caller_selects_columns_headings_and_width() {
 }
 
 #[test]
+fn raw_rows_have_the_requested_columns() {
+    let place = Place::new();
+    place.run("put t {\"n\":1} --key k").ok();
+    for (columns, expected) in [
+        ("", "{\"n\":1}\n"),
+        (" --columns value", "{\"n\":1}\n"),
+        (" --columns key", "k\n"),
+        (" --columns offset,key,value", "2\tk\t{\"n\":1}\n"),
+    ] {
+        let line = format!("export t -o raw{columns}");
+        assert_eq!(place.run(&line).ok().text(), expected, "{line}");
+    }
+    let got = |options: &str| place.run(&format!("get t 2{options}")).ok().text();
+    assert_eq!(got(""), "{\"n\":1}");
+    assert_eq!(got(" --columns key,offset"), "key     k\noffset  2\n");
+    assert_eq!(got(" -o raw --columns key"), "k\n");
+}
+
+#[test]
 fn an_empty_list_is_an_empty_array_or_a_heading() {
     let place = Place::new();
     assert_eq!(place.run("context ls -o json").ok().text(), "[]\n");
