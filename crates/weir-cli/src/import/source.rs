@@ -1,12 +1,15 @@
 //! The input of an import: its format, and its items one by one.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use weir::ErrorCode;
 
 use super::input_item::{InputItem, Problem};
+use super::item_validator::OnError;
 use super::key_path::KeyPath;
 use super::lines::LineReader;
 use super::scan::Array;
@@ -14,7 +17,7 @@ use super::{ImportArgs, InputFormat};
 use crate::bytes::ESCAPED_BYTES_MAX;
 use crate::interrupt::Interrupt;
 use crate::item::bad_line;
-use crate::report::{Failure, FailureContext};
+use crate::report::{Failure, FailureContext, usage};
 
 /// Bytes of the read buffer.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -65,6 +68,12 @@ impl Source {
             }
             file
         };
+        if let OnError::DeadLetter(letters) = &args.on_error
+            && is_same_file(&file, letters).failed(failed)?
+        {
+            // Each letter would be read as a further item, without an end.
+            return Err(usage("the file of dead letters must not be the input"));
+        }
         let reader = interrupt.reader(file).failed(failed)?;
         let mut input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
         let start = skip_blanks(&mut input).failed(failed)?;
@@ -116,6 +125,14 @@ impl Source {
                 .into()),
         }
     }
+}
+
+/// Whether a path names this file. Only the files of a file system count.
+fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
+    let file = file.metadata()?;
+    let other = path.metadata();
+    let is_same = |other: &Metadata| (file.dev(), file.ino()) == (other.dev(), other.ino());
+    Ok(file.is_file() && other.is_ok_and(|other| is_same(&other)))
 }
 
 impl ImportArgs {

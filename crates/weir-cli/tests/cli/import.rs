@@ -218,6 +218,21 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
 }
 
 #[test]
+fn dead_letters_are_never_written_to_the_input() {
+    let place = Place::new();
+    place.write("data", "oops\n");
+    std::fs::hard_link(place.path("data"), place.path("link")).unwrap();
+    for letters in ["./data", "link"] {
+        let line = format!("import data -t t --on-error dead-letter={letters}");
+        let refused = place.run(&line).code(2);
+        let why = "must not be the input";
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
+    let left = std::fs::read_to_string(place.path("data")).unwrap();
+    assert_eq!(left, "oops\n");
+}
+
+#[test]
 fn conditions_of_records_are_never_ignored() {
     let place = Place::new();
     let text =
