@@ -1,10 +1,14 @@
 //! Servers that break the protocol.
 
 use std::fmt::Debug;
+use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use weir::{ErrorCode, ReadFrom, StoreError, Weir, WeirError};
@@ -12,6 +16,9 @@ use weir_core::codec::{put_bytes, put_varint};
 use weir_protocol::{After, Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
 
 use crate::world::World;
+
+/// Longest wait; only a test that fails reaches it.
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn hello_ok() -> Message<'static> {
     Message::HelloOk(HelloOk {
@@ -168,4 +175,24 @@ fn a_client_leaves_a_server_that_sends_packets_instead_of_a_response_to_hello() 
     let remote = Weir::connect(&url).unwrap();
     let store = world.local().store_id().unwrap();
     assert_eq!(remote.store_id().unwrap(), store);
+}
+
+/// Not hostile, but slow: the client gives up.
+#[test]
+fn a_cancelled_search_for_a_position_ends_its_listener() {
+    let (sender, received) = channel();
+    let remote = connect(move |message| {
+        if matches!(message, Message::Listen(_) | Message::Unlisten) {
+            let is_end = matches!(message, Message::Unlisten);
+            sender.send(is_end).unwrap();
+        }
+        Vec::new()
+    });
+    let topic = remote.topic("t").unwrap();
+    let mut search = topic.listener_async(ReadFrom::End);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut search).poll(&mut context).is_pending());
+    assert_eq!(received.recv_timeout(TEST_TIMEOUT), Ok(false));
+    drop(search);
+    assert_eq!(received.recv_timeout(TEST_TIMEOUT), Ok(true));
 }

@@ -114,7 +114,8 @@ impl Follow {
         let Some(unknown) = self.unknown else {
             return Ok(false);
         };
-        self.passed = self.passed.max(mark.plus(1));
+        let after = IntentionOffset(mark.0.saturating_add(1));
+        self.passed = self.passed.max(after);
         self.send_watermark(query, unknown, mark)
     }
 }

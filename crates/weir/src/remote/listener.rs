@@ -8,7 +8,7 @@ use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_protocol::{After, Listen, ListenQuery, Message, Packet};
 use weir_store::{Page, StoreError, key_after};
 
-use super::link::{PendingRequest, Received, packet_of};
+use super::link::{Link, PendingRequest, Received, packet_of};
 use super::pause::BackOff;
 use super::pushdown::{Fault, PushdownRequest};
 use super::{Remote, error_of, refused};
@@ -77,6 +77,18 @@ struct Listening {
     /// Bytes and records received since the last credit was sent.
     bytes: u64,
     records: u64,
+}
+
+/// Ends a listener at the server, also if the task that waits for it is cancelled.
+struct EndOnDrop<'a> {
+    link: &'a Link,
+    tag: u64,
+}
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.link.add(self.tag, &Message::Unlisten);
+    }
 }
 
 impl Clone for Listener {
@@ -220,8 +232,10 @@ impl Listener {
         });
         let link = &self.remote.link;
         let request = link.begin(&message, self.remote.options.consistency)?;
-        let received = link.receive(request.tag, until).await;
-        link.add(request.tag, &Message::Unlisten);
+        let tag = request.tag;
+        let ending = EndOnDrop { link, tag };
+        let received = link.receive(tag, until).await;
+        drop(ending);
         match received? {
             Received::Packet(bytes) => {
                 let packet = packet_of(&bytes)?;
