@@ -76,7 +76,7 @@ pub(crate) struct PutArgs {
 /// Formats of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum InputFormat {
-    /// Each line is a value, byte for byte
+    /// Each line is a value, byte for byte without its end (LF or CR LF)
     Lines,
     /// Each line is a JSON object with key, value and conditions
     Jsonl,

@@ -5,7 +5,7 @@
 //! shutdown; the second one ends the process at once.
 //!
 //! Invariants:
-//! - An unknown setting is an error.
+//! - An unknown flag, or an unknown key in the file, is an error.
 //! - A successful start prints its addresses.
 
 mod backups;
