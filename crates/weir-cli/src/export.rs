@@ -67,7 +67,12 @@ fn latest(name: &str, topic: &Topic, out: &mut Output) -> anyhow::Result<()> {
             .scan(b"", after.as_deref(), SCAN_KEYS_MAX)
             .failed(failed)?;
         for entry in &keys {
-            if let Some(value) = topic.value(entry).failed(failed)? {
+            // A key that was written since the scan has another record.
+            let value = match topic.value(entry).failed(failed)? {
+                None => topic.get(&entry.key).failed(failed)?,
+                found => found,
+            };
+            if let Some(value) = value {
                 out.row(&record::row(name, &value.record()))?;
             }
         }
