@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::flag::register_conditional_shutdown;
 use weir::{Durability, ErrorCode, SOCKET_FILE, StoreError, Weir, volatile_kind};
 use weir_server::cluster::ClusterNode;
 use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
@@ -620,7 +621,8 @@ impl Signals {
     }
 
     /// Waits for the running backup. Ends the process instead if the server was cut, or at the next
-    /// signal: closing the store would wait for the backup too.
+    /// signal: closing the store would wait for the backup too. After this call, a signal ends the
+    /// process at once, because closing the store may wait for a snapshot.
     fn await_backup(&self, end: End, backups: Backups) {
         while backups.is_running() {
             if end == End::Cut || self.is_requested().is_some() {
@@ -631,6 +633,15 @@ impl Signals {
             self.sleep();
         }
         backups.end();
+        for signal in [SIGTERM, SIGINT] {
+            let always = Arc::new(AtomicBool::new(true));
+            // If the handler cannot be installed, the signal has no effect.
+            drop(register_conditional_shutdown(signal, 1, always));
+        }
+        // A signal may have arrived before.
+        if self.is_requested().is_some() {
+            std::process::exit(1);
+        }
     }
 
     /// Serves until the server has ended.

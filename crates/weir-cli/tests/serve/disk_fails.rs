@@ -266,37 +266,70 @@ fn a_slow_reader_gets_its_page_while_the_disk_fails() {
     check_reopen(place.path());
 }
 
-/// The first signal waits for a running backup, and the second one does not.
-#[test]
-fn a_second_signal_aborts_a_backup() {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(place.path().join("copies")).unwrap();
-    let blocked = place.path().join("blocked");
-    let mut command = weir(place.path());
+/// Starts a server in which the first sync of a file whose path contains `path` never returns.
+/// `begin` makes the server sync such a file. Returns when it does.
+fn serve_until_blocked(
+    place: &Path,
+    path: &str,
+    flags: &[&str],
+    begin: impl FnOnce(&Served),
+) -> Served {
+    let blocked = place.join("blocked");
+    let mut command = weir(place);
     command
-        .env("LD_PRELOAD", library(place.path()))
-        .env("BLOCK_COPY", &blocked)
-        .env("SYNC_CALLS", place.path().join("calls"));
-    let mut served = serve_by(command, &["--backups", "copies"]);
+        .env("LD_PRELOAD", library(place))
+        .env("BLOCK_SYNC", &blocked)
+        .env("BLOCK_PATH", path)
+        .env("SYNC_CALLS", place.join("calls"));
+    let served = serve_by(command, flags);
     ask(&served.address, "PUT /v1/topics/t", "");
-    signal(&served.child, "USR1");
+    begin(&served);
     let deadline = Instant::now() + TIMEOUT;
     while !blocked.exists() {
-        assert!(Instant::now() < deadline, "no backup began");
+        assert!(Instant::now() < deadline, "no file of {path} was synced");
         std::thread::yield_now();
     }
-    // Equal signals that arrive together count as one, so this repeats them.
+    served
+}
+
+/// Ends a server by signals. Equal signals that arrive together count as one, so this repeats them.
+fn end_by_signals(mut served: Served, place: &Path) {
+    let deadline = Instant::now() + TIMEOUT;
     let status = loop {
         signal(&served.child, "TERM");
         if let Some(status) = served.child.try_wait().unwrap() {
             break status;
         }
-        assert!(Instant::now() < deadline, "the server waits for its backup");
+        assert!(Instant::now() < deadline, "the signals have no effect");
     };
     assert_eq!(status.code(), Some(1));
-    // The store is closed as after a kill.
-    let found = weir(place.path())
+    let found = weir(place)
         .args(["topic", "show", "t", "--at", "data"])
         .output();
     assert!(found.unwrap().status.success());
+}
+
+/// The first signal waits for a running backup, and the second one does not.
+#[test]
+fn a_second_signal_aborts_a_backup() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("copies")).unwrap();
+    let flags = ["--backups", "copies"];
+    let served = serve_until_blocked(place.path(), ".partial-", &flags, |served| {
+        signal(&served.child, "USR1");
+    });
+    end_by_signals(served, place.path());
+}
+
+/// The first signal waits for a running snapshot, and a later one does not.
+#[test]
+fn a_later_signal_aborts_a_snapshot() {
+    let place = tempfile::tempdir().unwrap();
+    let flags = ["--snapshot-log", "1KiB"];
+    let served = serve_until_blocked(place.path(), "/snapshots/", &flags, |served| {
+        let value = "x".repeat(10_000);
+        let answer = ask(&served.address, "POST /v1/topics/t/events", &value);
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    });
+    end_by_signals(served, place.path());
 }

@@ -8,8 +8,8 @@
  * SYNC_CALLS=FILE: each fdatasync of a log segment appends a line, "sync" or
  * "fail", to FILE.
  *
- * BLOCK_COPY=FILE: an fdatasync of a file of an incomplete backup creates FILE,
- * and never returns.
+ * BLOCK_SYNC=FILE, BLOCK_PATH=TEXT: an fdatasync of a file whose path contains
+ * TEXT creates FILE, and never returns.
  *
  * FAIL_WRITE=FILE: when FILE exists, each pwritev of the process fails with EIO
  * from then on, and FILE is renamed to FILE.done. A kernel filter (seccomp)
@@ -47,8 +47,8 @@ int fdatasync(int fd) {
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t bytes = readlink(link, path, sizeof path - 1);
   path[bytes < 0 ? 0 : bytes] = 0;
-  const char *block = getenv("BLOCK_COPY");
-  if (block && strstr(path, ".partial-")) {
+  const char *block = getenv("BLOCK_SYNC");
+  if (block && strstr(path, getenv("BLOCK_PATH"))) {
     int made = open(block, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (made < 0) abort();
     close(made);
