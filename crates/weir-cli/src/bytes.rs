@@ -33,7 +33,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()
 }
 
-/// Bytes for a table cell: on one line, without control characters.
+/// Bytes for a table cell: on one line, without control characters and characters that reorder text.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -42,7 +42,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
                 '\n' => out.push_str("\\n"),
                 '\t' => out.push_str("\\t"),
                 '\r' => out.push_str("\\r"),
-                c if c.is_control() => {
+                c if c.is_control() || is_reordering(c) => {
                     let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
                 }
                 c => out.push(c),
@@ -60,10 +60,15 @@ pub(crate) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Escapes the control characters that valid JSON may contain in strings: DEL, and U+0080 to U+009F,
-/// which some terminals execute.
+/// Whether a character changes the order in which a terminal shows others.
+fn is_reordering(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes the control characters that valid JSON may contain in strings: DEL, U+0080 to U+009F,
+/// which some terminals execute, and those that reorder text.
 pub(crate) fn escape_controls_in_json(json: String) -> String {
-    let is_control = |c: char| ('\u{7f}'..='\u{9f}').contains(&c);
+    let is_control = |c: char| ('\u{7f}'..='\u{9f}').contains(&c) || is_reordering(c);
     if !json.contains(is_control) {
         return json;
     }
@@ -160,11 +165,16 @@ mod tests {
         let json = "{\"k\":\"a\u{7f}\u{80}\u{9b}2J\u{9f}\u{a0}é\"}";
         let expected = "{\"k\":\"a\\u007f\\u0080\\u009b2J\\u009f\u{a0}é\"}";
         assert_eq!(escaped(json), expected);
+        assert_eq!(escaped("\"\u{202e}\u{2066}\""), "\"\\u202e\\u2066\"");
         assert_eq!(escaped("[1,\t2]"), "[1,\t2]");
     }
 
     #[test]
     fn cells_have_no_control_characters() {
         assert_eq!(printable(b"a\tb\n\x1b[1m\xffz"), "a\\tb\\n\\u{1b}[1m\\xffz");
+        assert_eq!(
+            printable("a\u{202e}b\u{2069}".as_bytes()),
+            "a\\u{202e}b\\u{2069}"
+        );
     }
 }
