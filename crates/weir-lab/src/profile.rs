@@ -221,11 +221,11 @@ fn sampled(
             let own = session.words(contender);
             words(&data, wanted.rate).into_iter().chain(own).collect()
         }
-        Way::Inside(sampler, _) => {
+        Way::Inside(program, _) => {
             // Samples of a run that was killed can be left.
             let _ = fs::remove_dir_all(&samples);
             fs::create_dir_all(&samples).map_err(LabError::io(&samples))?;
-            sampler.words(&samples, session.words(contender))
+            program.words(&samples, session.words(contender))
         }
     };
     let mut rng = SplitMix64::derive(session.experiment.header.seed, "profile");

@@ -504,12 +504,12 @@ impl Replica {
         let apply_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         engine.counters.apply_ns.set(apply_ns);
         applier.add_cost(&outcomes, time);
-        let mut applied = self.shared.applied.lock();
-        applied.last = Some(entry.id);
+        let mut state = self.shared.applied.lock();
+        state.last = Some(entry.id);
         if is_membership {
-            *applied = applier.state();
+            *state = applier.state();
         }
-        drop(applied);
+        drop(state);
         Ok(outcomes)
     }
 

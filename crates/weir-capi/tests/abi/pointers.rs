@@ -405,11 +405,12 @@ fn a_group_with_an_invalid_member_is_not_created() {
     };
     unsafe {
         let given = &raw mut options;
-        let mut open = || weir_group_open(store.store, t, g, given, &raw mut group, null_mut());
-        assert_eq!(open(), NULL_POINTER);
+        let group = &raw mut group;
+        let open = |given| weir_group_open(store.store, t, g, given, group, null_mut());
+        assert_eq!(open(given), NULL_POINTER);
         // Only an existing group.
         ((*given).member, (*given).flags) = (NOTHING, 1);
-        assert_eq!(open(), GROUP_UNKNOWN);
+        assert_eq!(open(given), GROUP_UNKNOWN);
     }
 }
 

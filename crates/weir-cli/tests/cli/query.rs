@@ -21,6 +21,12 @@ fn files() -> Place {
     place
 }
 
+/// A line with an object for each number.
+fn numbers(range: std::ops::Range<u32>) -> String {
+    let lines: Vec<String> = range.map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    lines.concat()
+}
+
 fn lines(place: &Place, words: &[&str]) -> Vec<String> {
     let out = place.words(words).ok().text();
     out.lines().map(str::to_owned).collect()
@@ -407,7 +413,7 @@ fn a_checkpoint_belongs_to_its_files() {
 #[test]
 fn a_checkpoint_resumes_with_another_page_size() {
     let place = Place::new();
-    let all: String = (0..100).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    let all = numbers(0..100);
     place.write("a.ndjson", all);
     let mut found = Vec::new();
     for size in ["4096", "64", "300", "16", "4096"] {
@@ -459,7 +465,7 @@ fn seal(token: &mut [u8], seed: u64) {
 #[test]
 fn a_checkpoint_with_a_forged_position_is_refused() {
     let place = Place::new();
-    let lines: String = (100..400).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    let lines = numbers(100..400);
     place.write("a.ndjson", lines);
     place.run("import a.ndjson -t t -q").ok();
     // The file has pages of five lines of ten bytes. Both runs end between the results 261 to 270.

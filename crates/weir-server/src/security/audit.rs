@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
-use tracing::field::display;
 use weir_core::{Intention, Operation, TopicOptions};
 use weir_store::{Store, StoreError};
 

@@ -147,7 +147,7 @@ fn a_list_that_repeats_its_items_is_refused() {
 fn a_key_that_is_longer_than_any_key_is_refused() {
     let mut entries = Vec::new();
     put_varint(&mut entries, 1);
-    put_bytes(&mut entries, &[0; 65_536]);
+    put_bytes(&mut entries, &vec![0; 65_536]);
     let entries: &'static [u8] = entries.leak();
     let remote = connect(move |_| {
         let more = false;

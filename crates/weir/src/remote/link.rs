@@ -360,19 +360,15 @@ impl State {
 
     /// Records why the current address cannot be used.
     pub(super) fn failed(&mut self, why: String) {
-        match self
-            .failures
-            .iter_mut()
-            .find(|(failed, _)| *failed == self.address)
-        {
-            Some((_, last)) => *last = why,
-            None => {
-                if self.failures.len() >= FAILURES_MAX {
-                    self.failures.remove(0);
-                }
-                self.failures.push((self.address.clone(), why));
-            }
+        let mut known = self.failures.iter_mut();
+        if let Some((_, last)) = known.find(|(failed, _)| *failed == self.address) {
+            *last = why;
+            return;
         }
+        if self.failures.len() >= FAILURES_MAX {
+            self.failures.remove(0);
+        }
+        self.failures.push((self.address.clone(), why));
     }
 
     fn usable(&self) -> Result<(), StoreError> {
