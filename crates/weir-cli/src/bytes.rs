@@ -33,7 +33,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()
 }
 
-/// Bytes for a table cell: on one line, without control characters and characters that reorder text.
+/// Bytes for a table cell: on one line, without control characters or characters that reorder text.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
