@@ -99,13 +99,14 @@ static int map_stacks(const char *path) {
     return 0;
 }
 
-/* Whether this program only starts another one in its place. The timer would continue in that
- * program, and end it before it has a handler. */
+/* Whether this program only starts another one in its place: a shell, or the guard of a server. The
+ * timer would continue in that program, and end it before it has a handler. */
 static int is_starter(int count, char **arguments) {
     const char *name = count > 0 ? strrchr(arguments[0], '/') : NULL;
     name = name ? name + 1 : count > 0 ? arguments[0] : "";
+    size_t length = strlen(name);
     const char *first = count > 1 ? arguments[1] : "";
-    return strcmp(name, "sh") == 0 || strcmp(first, "guard") == 0 || strcmp(first, "--guard") == 0;
+    return (length >= 2 && strcmp(name + length - 2, "sh") == 0) || strcmp(first, "guard") == 0 || strcmp(first, "--guard") == 0;
 }
 
 __attribute__((constructor)) static void start(int count, char **arguments, char **environment) {
