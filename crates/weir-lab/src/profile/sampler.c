@@ -106,7 +106,8 @@ static int is_starter(int count, char **arguments) {
     name = name ? name + 1 : count > 0 ? arguments[0] : "";
     size_t length = strlen(name);
     const char *first = count > 1 ? arguments[1] : "";
-    return (length >= 2 && strcmp(name + length - 2, "sh") == 0) || strcmp(first, "guard") == 0 || strcmp(first, "--guard") == 0;
+    int is_shell = length >= 2 && strcmp(name + length - 2, "sh") == 0;
+    return is_shell || strcmp(first, "guard") == 0 || strcmp(first, "--guard") == 0;
 }
 
 __attribute__((constructor)) static void start(int count, char **arguments, char **environment) {
