@@ -640,6 +640,7 @@ impl Signals {
         }
         // A signal may have arrived before.
         if self.is_requested().is_some() {
+            report::flush();
             std::process::exit(1);
         }
     }
