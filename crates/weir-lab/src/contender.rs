@@ -361,7 +361,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-adf-show" => Box::new(Adf::new(Work::Show)),
         "json-tree" => Box::new(Adf::new(Work::Tree)),
         "weir-crash" => Box::new(store::open::Crash::default()),
-        "shares" => Box::new(synthetic::KnownShares),
+        "shares" => Box::new(synthetic::KnownShares::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),
         "wrong" => Box::new(synthetic::Synthetic::new(1)),

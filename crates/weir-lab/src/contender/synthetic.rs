@@ -177,13 +177,23 @@ impl Contender for Spin {
 }
 
 /// Uses 30 % of its CPU time in one function and 70 % in another, for tests of profiles.
-#[derive(Debug, Default)]
-pub struct KnownShares;
+#[derive(Debug)]
+pub struct KnownShares {
+    rng: SplitMix64,
+}
 
-/// Steps of a percent of a round, and rounds of an iteration. A round takes less than the time between
-/// two samples.
-const PERCENT_STEPS: u64 = 1_000;
+/// Fewest steps of a percent of a round, and rounds of an iteration. A round takes less than the time
+/// between two samples.
+const PERCENT_STEPS: u64 = 500;
 const ROUNDS: u64 = 20;
+
+impl Default for KnownShares {
+    fn default() -> KnownShares {
+        KnownShares {
+            rng: SplitMix64::new(1),
+        }
+    }
+}
 
 /// Dependent steps of integer arithmetic. Without a call, so that the time is that of the caller.
 #[inline(always)]
@@ -199,16 +209,16 @@ fn steps(count: u64) -> u64 {
     x
 }
 
-/// Uses 30 % of the time.
+/// Uses 30 % of the time of a round.
 #[inline(never)]
-pub fn use_thirty_percent() -> u64 {
-    steps(black_box(30 * PERCENT_STEPS))
+pub fn use_thirty_percent(percent: u64) -> u64 {
+    steps(black_box(30 * percent))
 }
 
-/// Uses 70 % of the time.
+/// Uses 70 % of the time of a round.
 #[inline(never)]
-pub fn use_seventy_percent() -> u64 {
-    steps(black_box(70 * PERCENT_STEPS))
+pub fn use_seventy_percent(percent: u64) -> u64 {
+    steps(black_box(70 * percent))
 }
 
 impl Contender for KnownShares {
@@ -226,17 +236,17 @@ impl Contender for KnownShares {
 
     fn run(&mut self, _input: usize, iterations: u64) -> Result<Timed, ContenderError> {
         let watch = Stopwatch::start();
-        let mut touch = 0u64;
         for _ in 0..iterations * ROUNDS {
-            touch = touch
-                .wrapping_add(use_thirty_percent())
-                .wrapping_add(use_seventy_percent());
+            // Rounds of one length could have the rhythm of the samples.
+            let percent = PERCENT_STEPS + self.rng.next_u64() % (2 * PERCENT_STEPS);
+            black_box(use_thirty_percent(percent));
+            black_box(use_seventy_percent(percent));
         }
         let (wall_ns, cpu_ns) = watch.stop();
         Ok(Timed {
             wall_ns,
             cpu_ns,
-            touch,
+            touch: iterations,
             extra: BTreeMap::new(),
         })
     }
