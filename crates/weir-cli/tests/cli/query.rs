@@ -348,16 +348,17 @@ fn a_run_ends_when_its_checkpoint_cannot_be_written() {
     place.write("a.ndjson", &input);
     let mut command = place.weir();
     command.args(["query", "a.ndjson", "--page-size", "4KiB", "-o", "raw"]);
-    command.args(["--checkpoint", "here"]);
+    command.args(["--checkpoint", "state/here"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    std::fs::create_dir(place.path("state")).unwrap();
     let mut run = command.spawn().unwrap();
     let mut out = BufReader::new(run.stdout.take().unwrap());
     let mut printed = String::new();
     out.read_line(&mut printed).unwrap();
-    std::fs::remove_file(place.path("a.ndjson")).unwrap();
+    std::fs::rename(place.path("state"), place.path("moved")).unwrap();
     out.read_to_string(&mut printed).unwrap();
     let done = command_output(run.wait_with_output().unwrap()).code(1);
-    assert!(done.err.contains("cannot read a.ndjson"), "{}", done.err);
+    assert!(done.err.contains("cannot write state/here"), "{}", done.err);
     assert!(printed.len() < input.len() / 2, "{}", printed.len());
 }
 
