@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The error for a peer that sends entries to a full node, or requests its vote.
 pub(crate) const FULL: &str =
-    "the disk of this node is full: it accepts no entries and does not vote until there is space";
+    "the disk of this node is full or cannot be written: it accepts no entries and does not vote";
 /// Pause before an append is retried.
 pub(crate) const SPACE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -39,7 +39,7 @@ impl DiskSpace {
             self.leader.store(0, Ordering::Relaxed);
             self.is_full.store(true, Ordering::Relaxed);
             tracing::error!(
-                "the disk is full: this node neither leads nor votes until there is space"
+                "the disk is full or cannot be written: this node neither leads nor votes until it can write"
             );
         }
         true
