@@ -152,7 +152,8 @@ impl Failure {
         }
     }
 
-    fn reason(&self) -> &str {
+    /// Why it failed: one sentence or more.
+    pub(crate) fn reason(&self) -> &str {
         self.why.as_deref().unwrap_or(self.code.sentence())
     }
 

@@ -151,7 +151,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         filter,
         short,
         quiet: caller.quiet,
-        is_unreachable: false,
+        retries: false,
         from: args.from,
         positions: BTreeMap::new(),
         left: args.limit.unwrap_or(u64::MAX),
@@ -167,7 +167,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         Location::Server(_) => {
             let weir = place::open(caller, Access::Read)?;
             while state.left > 0 {
-                // Ends if the server is unreachable, and later continues after the printed records.
+                // Ends at a temporary error, and later continues after the printed records.
                 Follow::new(&weir).run(&mut state, &mut out)?;
             }
         }
@@ -220,7 +220,7 @@ fn directory_as_group(
             match group::tail(&weir, names, left, until, out) {
                 Ok(printed) => left -= printed,
                 // Records that were printed and acknowledged are not printed again.
-                Err(error) if served && is_unreachable(&error) => continue,
+                Err(error) if served && temporary(&error).is_some() => continue,
                 Err(error) => return Err(error),
             }
             let line = watch.read(&weir);
@@ -240,14 +240,21 @@ fn directory_as_group(
     Ok(())
 }
 
-/// Whether the server of a directory is no longer reachable.
-fn is_unreachable(error: &anyhow::Error) -> bool {
-    let failure = error.downcast_ref::<Failure>();
-    let code = failure.map(|failure| failure.code);
-    matches!(
-        code,
-        Some(ErrorCode::Unreachable | ErrorCode::Draining | ErrorCode::Opening)
-    )
+/// The error, if the server may answer a later attempt: it is unreachable, starts or stops, has too
+/// much work, or its cluster has no leader.
+fn temporary(error: &anyhow::Error) -> Option<&Failure> {
+    error.downcast_ref::<Failure>().filter(|failure| {
+        matches!(
+            failure.code,
+            ErrorCode::Unreachable
+                | ErrorCode::Deadline
+                | ErrorCode::Busy
+                | ErrorCode::Rate
+                | ErrorCode::NoLeader
+                | ErrorCode::Draining
+                | ErrorCode::Opening
+        )
+    })
 }
 
 /// Follows topics of a directory. Opens the store only briefly, or uses the server that has it
@@ -296,8 +303,8 @@ struct State<'a> {
     /// Whether rows have no column for the kind.
     short: bool,
     quiet: bool,
-    /// Whether the server was unreachable at the last attempt.
-    is_unreachable: bool,
+    /// Whether the last attempt ended with a temporary error.
+    retries: bool,
     from: ReadFrom,
     /// Topics with the offset of the last read record.
     positions: BTreeMap<String, ConsequenceOffset>,

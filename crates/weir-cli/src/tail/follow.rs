@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weir::{ErrorCode, ReadFrom, TopicReader, Weir};
+use weir::{ReadFrom, TopicReader, Weir};
 
-use super::State;
+use super::{State, temporary};
 use crate::follower::FOLLOW_PAUSE;
 use crate::output::Output;
 use crate::query::check_consumer;
-use crate::report::{Failure, note};
+use crate::report::note;
 
 /// How often the command lists the topics to find new ones.
 const LIST_EVERY: Duration = Duration::from_secs(1);
@@ -36,22 +36,18 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Prints new records until the limit is reached, or the server is unreachable.
+    /// Prints new records until the limit is reached, or until a temporary error.
     pub(super) fn run(mut self, state: &mut State<'_>, out: &mut Output) -> anyhow::Result<()> {
         while state.left > 0 {
             if let Err(error) = self.round(state, out) {
-                let failed = error.downcast_ref::<Failure>();
-                let is_unreachable = failed.is_some_and(|failure| {
-                    matches!(failure.code, ErrorCode::Unreachable | ErrorCode::Deadline)
-                });
-                if !is_unreachable {
+                let Some(failure) = temporary(&error) else {
                     return Err(error);
-                }
+                };
                 out.flush()?;
-                if !state.is_unreachable {
-                    note(state.quiet, "the server is not reachable: retrying");
+                if !state.retries {
+                    note(state.quiet, &format!("{}: retrying", failure.reason()));
                 }
-                state.is_unreachable = true;
+                state.retries = true;
                 std::thread::sleep(FOLLOW_PAUSE);
                 return Ok(());
             }
@@ -67,7 +63,7 @@ impl<'a> Follow<'a> {
         state.print(&mut self.readers, out)?;
         // Topics that appear from now on are new, so they are read from their start.
         state.from = ReadFrom::Start;
-        state.is_unreachable = false;
+        state.retries = false;
         out.flush()?;
         if state.left == 0 {
             return Ok(());

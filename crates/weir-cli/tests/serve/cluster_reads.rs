@@ -1,8 +1,9 @@
 //! Tests reads at a node of a cluster that lags or has no majority: each kind of read returns what
 //! its consistency promises, or is rejected.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use weir::query::Bounds;
@@ -12,7 +13,7 @@ use weir::{
 };
 
 use crate::cluster::{Cluster, signal};
-use crate::{TIMEOUT, ask};
+use crate::{TIMEOUT, ask, weir};
 
 /// Longest wait of a client. A node refuses a linear read after 2 s without a majority.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -225,4 +226,48 @@ fn a_query_that_moves_to_a_node_that_lags_ends_with_its_last_record() {
         }
     }
     assert_eq!(found, RECORDS);
+}
+
+#[test]
+fn a_command_that_follows_continues_after_a_time_without_a_leader() {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(place.path(), 3);
+    let client = Weir::connect(&cluster.at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    topic.ensure().unwrap();
+    topic.put("k", "1").unwrap().ensure_valid().unwrap();
+    cluster.wait_until_equal();
+    let leader = cluster.leader();
+    let node = *cluster.nodes.keys().find(|node| **node != leader).unwrap();
+    let others: Vec<_> = cluster
+        .nodes
+        .iter()
+        .filter(|(other, _)| **other != node)
+        .map(|(_, other)| other.pid)
+        .collect();
+    for pid in &others {
+        assert!(signal(*pid, "STOP"));
+    }
+    // Through the directory of the node, whose clients wait for 3 s instead of 30 s.
+    let at = format!("nodes/node-{node}");
+    let mut tail = weir(place.path())
+        .args(["--at", &at, "--consistency", "linear"])
+        .args(["tail", "orders", "-f", "--type", "put", "-o", "raw"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut notes = BufReader::new(tail.stderr.take().unwrap()).lines();
+    let mut values = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let retries = notes.any(|note| note.unwrap().ends_with(": retrying"));
+    for pid in &others {
+        assert!(signal(*pid, "CONT"));
+    }
+    assert!(retries);
+    topic.put("k", "2").unwrap().ensure_valid().unwrap();
+    for expected in ["1", "2"] {
+        assert_eq!(values.next().unwrap().unwrap(), expected);
+    }
+    tail.kill().unwrap();
+    tail.wait().unwrap();
 }
