@@ -64,7 +64,7 @@ impl Topic {
         let intention = Intention::new(self.name(), operation).expecting(expect);
         let intention = Intention { meta, ..intention };
         let pending = wait::interruptible(py, || -> Result<Pending> {
-            Ok(Pending::new(self.weir.propose(&[intention])?))
+            Ok(Pending::new(self.weir.propose_inline(&[intention])?))
         })?;
         Self::first(py, &pending)
     }
@@ -274,9 +274,8 @@ impl Topic {
         let whole = intention::Transaction::new(ops, expect)?;
         let borrowed = intention::Step::Transaction(&whole).borrow();
         let pending = wait::interruptible(py, || -> Result<Pending> {
-            Ok(Pending::new(
-                self.weir.propose(&[borrowed.intention(self.name())])?,
-            ))
+            let intention = borrowed.intention(self.name());
+            Ok(Pending::new(self.weir.propose_inline(&[intention])?))
         })?;
         Self::first(py, &pending)
     }

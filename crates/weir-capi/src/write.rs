@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir::{
     ClientId, CodeHash, Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, Outcome,
-    Outcomes, Proposal, TopicOptions, TxnOp,
+    Outcomes, Proposal, TopicOptions, TxnOp, WeirError,
 };
 
 use crate::deadline::{CHECK_INTERVAL, CancelToken, WaitContext};
@@ -249,7 +249,7 @@ pub(crate) fn submit(
     let store = get_store(store)?;
     let texts = check_verdict_output(c, verdicts, count, texts)?;
     let waits = store.wait_context();
-    let propose = |all: &[Intention<'_>]| waits.run(|| Ok(store.weir.propose(all)?));
+    let propose = |all: &[Intention<'_>]| waits.run(|| Ok(store.weir.propose_inline(all)?));
     let proposal = with_intentions(c, intentions, count, propose)?;
     write_verdicts(c, &waits.verdicts(proposal)?, 0, verdicts, texts)
 }
@@ -397,13 +397,13 @@ fn session_propose(
     c: &Caller,
     waits: &WaitContext,
     session: &mut weir::Session,
-    intentions: *const raw::Intention,
-    count: usize,
+    (intentions, count): (*const raw::Intention, usize),
+    send: fn(&mut weir::Session, &[Intention<'_>]) -> Result<weir::Pending, WeirError>,
 ) -> Result<(Proposal, u64), Fail> {
     with_intentions(c, intentions, count, |all| {
         waits.run(|| {
             let first = session.try_next_nonce()?;
-            Ok((session.send(all)?.into_proposal(), first))
+            Ok((send(session, all)?.into_proposal(), first))
         })
     })
 }
@@ -420,7 +420,9 @@ pub(crate) fn session_submit(
     let mut inner = session.inner.lock()?;
     let texts = check_verdict_output(c, verdicts, count, texts)?;
     let waits = session.cancel_token.wait_context();
-    let (proposal, first) = session_propose(c, &waits, &mut inner, intentions, count)?;
+    let all = (intentions, count);
+    let send = weir::Session::send_inline;
+    let (proposal, first) = session_propose(c, &waits, &mut inner, all, send)?;
     write_verdicts(c, &waits.verdicts(proposal)?, first, verdicts, texts)
 }
 
@@ -436,7 +438,8 @@ pub(crate) fn session_send(
     c.check_output(out, 1)?;
     let slot = registry::reserve()?;
     let waits = session.cancel_token.wait_context();
-    let (proposal, first) = session_propose(c, &waits, &mut inner, intentions, count)?;
+    let all = (intentions, count);
+    let (proposal, first) = session_propose(c, &waits, &mut inner, all, weir::Session::send)?;
     let cancel_token = session.store.cancel_token(CHECK_INTERVAL, None);
     pending(c, cancel_token, proposal, (count, first), (slot, out))
 }

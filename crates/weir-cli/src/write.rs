@@ -64,7 +64,7 @@ pub(crate) fn propose_one(
         let pending = session.send(&[intention]).failed(&what)?;
         pending.into_proposal().wait()
     } else {
-        weir.propose(&[intention]).failed(&what)?.wait()
+        weir.propose_inline(&[intention]).failed(&what)?.wait()
     };
     let outcomes = answer.answered(&what, again)?;
     let first = outcomes.iter().next();

@@ -1,13 +1,15 @@
-//! The commit thread: the only writer of the log and of the topics, in one order.
+//! The committer: the only writer of the log and of the topics, in one order.
 //!
-//! The thread takes all queued batches, appends them, syncs once, applies and publishes them, and
-//! only then returns the verdicts (I2). Records become visible only when they are as durable as the
+//! The commit thread takes all queued batches, appends them, syncs once, applies and publishes them,
+//! and only then returns the verdicts (I2). A caller can do the same with its own write, if nothing
+//! else is queued (`shared`). Records become visible only when they are as durable as the
 //! level promises. After a failed write or sync, this handle writes nothing more.
 
 mod apply;
 mod discard;
 mod helper;
 mod replay_cost;
+mod shared;
 mod sink;
 mod turn;
 
@@ -32,13 +34,14 @@ use crate::node::ReplicaWriter;
 use crate::options::Durability;
 use crate::permit::Exclusive;
 use crate::provider::{ProposedBatch, Waiters};
-use crate::queue::{Pending, ShutReason, fuel_of_a_call};
+use crate::queue::{Pending, ShutReason, Work, fuel_of_a_call};
 use crate::read_back::ReadBack;
 use crate::snapshot::{Checkpoint, Snapshot};
 pub(crate) use apply::Applier;
 use apply::LoggedBatches;
 use helper::Helper;
 pub(crate) use replay_cost::ReplayCost;
+pub(crate) use shared::SharedCommitter;
 pub(crate) use sink::{Topics, attached};
 use turn::SlowTurn;
 
@@ -97,21 +100,6 @@ pub(crate) struct Committer {
     pub(crate) log_keep_bytes: Option<u64>,
 }
 
-/// Shuts the queue when the thread ends, also after a panic.
-struct ShutdownGuard(Arc<Engine>);
-
-impl Drop for ShutdownGuard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let thread = "the commit thread";
-            self.0.poison(StoreError::Panicked { thread });
-        }
-        let cause = self.0.poison.get().map(Arc::clone);
-        let why = cause.map_or(ShutReason::Closed, ShutReason::Poisoned);
-        self.0.queue.fail_all(&why);
-    }
-}
-
 impl Committer {
     pub(crate) fn new(
         engine: Arc<Engine>,
@@ -156,43 +144,59 @@ impl Committer {
         self.engine.is_poisoned()
     }
 
-    /// The body of the commit thread.
-    pub(crate) fn run(mut self) -> Result<(), StoreError> {
-        let shutdown_guard = ShutdownGuard(Arc::clone(&self.engine));
-        loop {
-            if !self.ready.is_empty() && !self.engine.queue.has_batches() {
-                self.apply_ready();
-            }
-            let slow_after = self.slow_turn.due_in(Instant::now());
-            let work = self.engine.queue.take(self.sleep_max(), slow_after);
-            let idle = work.is_empty();
-            if !work.slow_time.is_zero() {
-                self.slow_turn.record_apply(work.slow_time, Instant::now());
-            }
-            if !work.batches.is_empty() {
-                self.commit(work.batches);
-            }
-            if work.tasks > 0 {
-                self.apply_ready();
-                for _ in 0..work.tasks {
-                    // A task is sent before it is counted.
-                    if let Ok(task) = self.tasks.try_recv() {
-                        task(&mut self);
-                    }
-                }
-                self.flush();
-            }
-            self.sync_when_due(idle);
-            if idle && work.shut.as_ref().is_some_and(ShutReason::is_closed) {
-                self.apply_ready();
-                break;
-            }
+    /// Applies what need not wait for the next sync. Returns how long the commit thread may wait for
+    /// work (`None`: no limit), and when the slow lane is due.
+    fn prepare_wait(&mut self) -> (Option<Duration>, Instant) {
+        if !self.ready.is_empty() && !self.engine.queue.has_batches() {
+            self.apply_ready();
         }
-        // The queue is shut, so the thread of `read_back` sends no more tasks to this thread.
-        self.read_back.stop();
-        let ended = self.finish();
-        drop(shutdown_guard);
-        ended
+        (self.sleep_max(), self.slow_turn.due_at(Instant::now()))
+    }
+
+    /// Does the work that the commit thread took. Returns whether the store is closed and nothing is
+    /// left to do.
+    fn work(&mut self, work: Work) -> bool {
+        let idle = work.is_empty();
+        let is_closed = work.shut.as_ref().is_some_and(ShutReason::is_closed);
+        if !work.slow_time.is_zero() {
+            self.slow_turn.record_apply(work.slow_time, Instant::now());
+        }
+        if !work.batches.is_empty() {
+            self.commit(work.batches);
+        }
+        if work.tasks > 0 {
+            self.apply_ready();
+            for _ in 0..work.tasks {
+                // A task is sent before it is counted.
+                if let Ok(task) = self.tasks.try_recv() {
+                    task(self);
+                }
+            }
+            self.flush();
+        }
+        // A caller may have committed while the thread waited.
+        let is_quiet = is_closed || self.last_sync.elapsed() >= SEAL_AFTER;
+        self.sync_when_due(idle && is_quiet);
+        if idle && is_closed {
+            self.apply_ready();
+        }
+        idle && is_closed
+    }
+
+    /// Whether a caller can commit its own write: nothing waits for the apply, and no log provider
+    /// decides the order.
+    fn accepts_callers(&self) -> bool {
+        self.ready.is_empty() && self.replica.is_none()
+    }
+
+    /// Commits the write of a caller on the thread of the caller.
+    fn commit_for_caller(&mut self, pending: Pending) {
+        let sleeps = self.sleep_max().is_none();
+        self.execute(VecDeque::from([pending]));
+        // The commit thread seals and syncs the log when it is due, and begins checkpoints.
+        if (sleeps && self.sleep_max().is_some()) || self.is_checkpoint_due() {
+            drop(self.maintenance_handle().send(Self::checkpoint_when_due));
+        }
     }
 
     /// Registers the topics with programs in the queue, which does not know the cost of their calls
@@ -240,7 +244,9 @@ impl Committer {
     fn sleep_max(&self) -> Option<Duration> {
         match self.engine.durability {
             _ if self.is_poisoned() => None,
-            Durability::Group | Durability::Each => self.unsealed.then_some(SEAL_AFTER),
+            Durability::Group | Durability::Each => self
+                .unsealed
+                .then(|| SEAL_AFTER.saturating_sub(self.last_sync.elapsed())),
             Durability::Interval(every) => self
                 .unsynced
                 .then(|| every.saturating_sub(self.last_sync.elapsed())),
@@ -337,6 +343,14 @@ impl Committer {
     }
 
     fn commit(&mut self, batches: VecDeque<Pending>) {
+        self.execute(batches);
+        if self.replica.is_none() {
+            self.checkpoint_when_due();
+        }
+    }
+
+    /// Commits or proposes batches in this order.
+    fn execute(&mut self, batches: VecDeque<Pending>) {
         if let Some(clock) = self.engine.clock.get() {
             self.update_clock(clock);
         }
@@ -359,16 +373,19 @@ impl Committer {
         }
         let log_bytes = self.log.stats().bytes;
         self.engine.counters.log_bytes.set(log_bytes);
-        self.checkpoint_when_due();
     }
 
-    /// Starts a checkpoint if enough log was written since the last one, or if replaying it would
-    /// cost enough.
-    pub(crate) fn checkpoint_when_due(&mut self) {
+    /// Whether enough log was written since the last checkpoint, or replaying it would cost enough.
+    fn is_checkpoint_due(&self) -> bool {
         // With a provider, another thread applies, and this thread must not wait for it.
         let applier = self.applier.try_lock();
         let is_costly = applier.is_some_and(|applier| applier.cost.is_due());
-        if self.log_since_snapshot() <= self.snapshot_log_bytes && !is_costly {
+        is_costly || self.log_since_snapshot() > self.snapshot_log_bytes
+    }
+
+    /// Starts a checkpoint if it is due.
+    pub(crate) fn checkpoint_when_due(&mut self) {
+        if !self.is_checkpoint_due() {
             return;
         }
         // If another task has the permit, the checkpoint stays due.

@@ -607,49 +607,62 @@ impl Queue {
         !self.inner.lock().batches.is_empty()
     }
 
-    /// Takes everything in the quick lane, with at most [`QUICK_CALLS_MAX`] calls of programs.
-    /// After `slow_after`, also takes batches of the slow lane for one sync. Blocks up to
-    /// `patience` while there is no work; `None` is no limit.
-    pub(crate) fn take(&self, patience: Option<Duration>, slow_after: Duration) -> Work {
+    /// Blocks until the commit thread has work, up to `patience` (`None`: no limit). The slow lane is
+    /// work after `slow_due`.
+    pub(crate) fn wait(&self, patience: Option<Duration>, slow_due: Instant) {
         let since = Instant::now();
         let mut inner = self.inner.lock();
-        let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
-        // At its maximum, a provider gets no batch until it completes one.
-        let is_held = |inner: &Inner| inner.in_flight.batches >= in_flight_max;
-        let may_take_slow = |inner: &Inner| {
-            inner.slow.is_ready()
-                && !is_held(inner)
-                && (inner.shut.is_some() || inner.in_flight.may_take_slow())
-        };
-        let slow_is_due = |inner: &Inner| {
-            may_take_slow(inner) && (inner.shut.is_some() || since.elapsed() >= slow_after)
-        };
-        while (inner.batches.is_empty() || is_held(&inner))
-            && inner.tasks == 0
-            && !inner.in_flight.has_slow_time()
-            && !slow_is_due(&inner)
-            && !inner.shut.as_ref().is_some_and(ShutReason::is_closed)
-        {
-            let slow_after = may_take_slow(&inner).then_some(slow_after);
-            let passed = since.elapsed();
-            let is_over = patience.is_some_and(|patience| passed >= patience);
-            if is_over {
+        while !self.has_work(&inner, slow_due) {
+            let left = patience.map(|patience| patience.saturating_sub(since.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
                 break;
             }
-            let time = [patience, slow_after].into_iter().flatten().min();
+            let slow_after = self.may_take_slow(&inner).then(|| {
+                // Zero only if it became due after the check.
+                slow_due.saturating_duration_since(Instant::now())
+            });
             inner.asleep = true;
-            match time {
+            match [left, slow_after].into_iter().flatten().min() {
                 None => self.work.wait(&mut inner),
                 Some(time) => {
-                    self.work.wait_for(&mut inner, time.saturating_sub(passed));
+                    self.work.wait_for(&mut inner, time);
                 }
             }
         }
         inner.asleep = false;
+    }
+
+    fn has_work(&self, inner: &Inner, slow_due: Instant) -> bool {
+        (!inner.batches.is_empty() && !self.is_held(inner))
+            || inner.tasks > 0
+            || inner.in_flight.has_slow_time()
+            || self.is_slow_due(inner, slow_due)
+            || inner.shut.as_ref().is_some_and(ShutReason::is_closed)
+    }
+
+    /// Whether the provider gets no batch until it completes one.
+    fn is_held(&self, inner: &Inner) -> bool {
+        inner.in_flight.batches >= self.in_flight_max.load(Ordering::Relaxed)
+    }
+
+    fn may_take_slow(&self, inner: &Inner) -> bool {
+        inner.slow.is_ready()
+            && !self.is_held(inner)
+            && (inner.shut.is_some() || inner.in_flight.may_take_slow())
+    }
+
+    fn is_slow_due(&self, inner: &Inner, slow_due: Instant) -> bool {
+        self.may_take_slow(inner) && (inner.shut.is_some() || Instant::now() >= slow_due)
+    }
+
+    /// Takes everything in the quick lane, with at most [`QUICK_CALLS_MAX`] calls of programs. After
+    /// `slow_due`, also takes batches of the slow lane for one sync. Does not block.
+    pub(crate) fn take(&self, slow_due: Instant) -> Work {
+        let mut inner = self.inner.lock();
+        let in_flight_max = self.in_flight_max.load(Ordering::Relaxed);
         let mut batches = VecDeque::new();
         let mut calls = 0;
-        while !is_held(&inner)
-            && batches.len() < in_flight_max.saturating_sub(inner.in_flight.batches)
+        while batches.len() < in_flight_max.saturating_sub(inner.in_flight.batches)
             && let Some(next) = inner.batches.front()
         {
             if calls > 0 && calls + next.calls > QUICK_CALLS_MAX {
@@ -660,7 +673,7 @@ impl Queue {
             batches.extend(inner.batches.pop_front());
         }
         // A slow batch must not overtake earlier calls of the quick lane.
-        if inner.batches.is_empty() && slow_is_due(&inner) {
+        if inner.batches.is_empty() && self.is_slow_due(&inner, slow_due) {
             inner.take_slow(&mut batches);
         }
         let work = Work {
@@ -672,6 +685,38 @@ impl Queue {
         drop(inner);
         self.space.notify_all();
         work
+    }
+
+    /// Encodes the intentions of one call as a batch that the caller commits by itself. Returns
+    /// `None`, and the caller must use [`propose`](Self::propose), if other work is queued, or if
+    /// the intentions may run a program or destroy a topic.
+    pub(crate) fn take_alone(
+        &self,
+        author: Author,
+        intentions: &[Intention<'_>],
+        prepared: &Prepared,
+    ) -> Result<Option<(Proposal, Pending)>, StoreError> {
+        if intentions.is_empty() || intentions.len() > CALL_ITEMS_MAX || destroys(intentions) > 0 {
+            return Ok(None);
+        }
+        let mut inner = self.inner.lock();
+        let is_idle = inner.batches.is_empty() && inner.slow.is_empty() && inner.tasks == 0;
+        if !is_idle || inner.refuses(Notify::Now).is_some() {
+            return Ok(None);
+        }
+        let plan = inner.plan(intentions, prepared.starts_refused);
+        if plan.is_slow || plan.calls > 0 {
+            return Ok(None);
+        }
+        let mut pending = inner.spare();
+        drop(inner);
+        if let Err(error) = encode(&mut pending.builder, author, intentions, &self.limits, 0) {
+            self.recycle(pending);
+            return Err(error);
+        }
+        let (proposal, answer) = Proposal::new(false);
+        pending.waiters.push((count(intentions), answer));
+        Ok(Some((proposal, pending)))
     }
 
     /// Sets the maximum number of batches that a log provider has at a time; at least 1.

@@ -17,7 +17,7 @@ use weir_core::{
 
 use crate::background_tasks::{self, BackgroundTasks};
 use crate::claim_locks::ClaimLocks;
-use crate::commit::{Committer, Task};
+use crate::commit::{Committer, SharedCommitter, Task};
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
@@ -29,7 +29,7 @@ use crate::maintenance_handle::MaintenanceHandle;
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Exclusive;
 use crate::proposal::Proposal;
-use crate::queue::{Notify, ShutReason};
+use crate::queue::{Notify, Prepared, ShutReason};
 use crate::read_back::ReadBack;
 use crate::read_only;
 use crate::reader::{Page, TopicReader};
@@ -54,6 +54,8 @@ pub struct Store {
     pub(crate) scrubber: Scrubber,
     /// Serializes the claims of each group.
     pub(crate) claim_locks: ClaimLocks,
+    /// `None` in a store that is open for reading only.
+    committer: Option<Arc<SharedCommitter>>,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
     lock: Mutex<Option<DirLock>>,
 }
@@ -226,6 +228,7 @@ impl Store {
             readers,
             scrubber: Scrubber::default(),
             claim_locks: ClaimLocks::default(),
+            committer: None,
             thread: Mutex::new(None),
             lock: Mutex::new(None),
         }
@@ -262,10 +265,12 @@ impl Store {
         let tasks = committer.task_sender.clone();
         let is_node = committer.replica.is_some();
         committer.register_programs();
+        let committer = Arc::new(SharedCommitter::new(committer));
+        let shared = Arc::clone(&committer);
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
             .stack_size(PROGRAM_STACK_BYTES)
-            .spawn(move || committer.run())
+            .spawn(move || shared.run())
             .map_err(StoreError::io(IoVerb::Open, "commit thread"))?;
         let store = Self {
             engine,
@@ -279,6 +284,7 @@ impl Store {
             readers,
             scrubber: Scrubber::default(),
             claim_locks: ClaimLocks::default(),
+            committer: Some(committer),
             thread: Mutex::new(Some(thread)),
             lock: Mutex::new(lock),
         };
@@ -343,7 +349,21 @@ impl Store {
     /// `Refused` if an intention exceeds a limit; no intention is then queued. `Poisoned` after a
     /// failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.propose_with(intentions, Notify::Now)
+        self.submit(intentions, |prepared| self.queue(intentions, prepared, Notify::Now))
+    }
+
+    /// Proposes intentions for a caller that waits for their outcomes at once. If no other work is
+    /// queued, and the topic has no program, this thread commits them: the call returns a complete
+    /// proposal, after the sync that the durability level requires. Otherwise as
+    /// [`propose`](Self::propose).
+    ///
+    /// # Errors
+    /// As for [`propose`](Self::propose). An error of the commit is the result of the proposal.
+    pub fn propose_inline(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        self.submit(intentions, |prepared| match &self.committer {
+            Some(committer) => committer.propose(intentions, prepared),
+            None => self.queue(intentions, prepared, Notify::Now),
+        })
     }
 
     /// Proposes intentions without waking the commit thread, for a caller that soon proposes more.
@@ -352,21 +372,31 @@ impl Store {
     /// # Errors
     /// As for [`propose`](Self::propose).
     pub fn propose_deferred(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.propose_with(intentions, Notify::Deferred)
+        self.submit(intentions, |prepared| self.queue(intentions, prepared, Notify::Deferred))
     }
 
-    fn propose_with(
+    fn queue(
         &self,
         intentions: &[Intention<'_>],
+        prepared: Prepared,
         notify: Notify,
+    ) -> Result<Proposal, StoreError> {
+        let queue = &self.engine.queue;
+        queue.propose(Author::Client, intentions, prepared, notify)
+    }
+
+    /// Prepares intentions and proposes them with `propose`.
+    fn submit(
+        &self,
+        intentions: &[Intention<'_>],
+        propose: impl FnOnce(Prepared) -> Result<Proposal, StoreError>,
     ) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
         if background_tasks::sets_limits(intentions) {
             self.background.watch_retention(&self.maintenance_handle());
         }
         let ended = self.background.take_ended(intentions);
-        let queue = &self.engine.queue;
-        let proposed = queue.propose(Author::Client, intentions, prepared, notify);
+        let proposed = propose(prepared);
         if proposed.is_err() {
             self.background.restore(ended);
         }

@@ -221,7 +221,8 @@ impl Backend {
         }
     }
 
-    /// Proposes intentions outside of a session.
+    /// Proposes intentions outside of a session. `waits`: whether the caller waits for the outcomes
+    /// at once.
     ///
     /// # Errors
     /// `Remote` with `BadRequest` for an intention with a nonce at a server, which numbers
@@ -229,6 +230,7 @@ impl Backend {
     pub(crate) fn propose_without_session(
         &self,
         intentions: &[Intention<'_>],
+        waits: bool,
     ) -> Result<Proposal, StoreError> {
         let numbered = |intention: &Intention<'_>| intention.nonce > 0;
         if !self.is_local() && intentions.iter().any(numbered) {
@@ -237,7 +239,11 @@ impl Backend {
                 "intentions with a nonce go through Weir::session at a server",
             ));
         }
-        self.propose(intentions)
+        if waits {
+            self.propose_inline(intentions)
+        } else {
+            self.propose(intentions)
+        }
     }
 
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
@@ -250,10 +256,21 @@ impl Backend {
         }
     }
 
+    /// Proposes intentions for a caller that waits for their outcomes at once.
+    pub(crate) fn propose_inline(
+        &self,
+        intentions: &[Intention<'_>],
+    ) -> Result<Proposal, StoreError> {
+        match self {
+            Self::Local(store) => store.propose_inline(intentions),
+            Self::Remote(_) => self.propose(intentions),
+        }
+    }
+
     /// Proposes intentions and waits for their outcomes. The wait for a server can be cancelled
     /// ([`interruptible`](crate::interruptible)).
     pub(crate) fn write(&self, intentions: &[Intention<'_>]) -> Result<Outcomes, StoreError> {
-        let proposal = self.propose(intentions)?;
+        let proposal = self.propose_inline(intentions)?;
         match self {
             Self::Local(_) => proposal.wait(),
             Self::Remote(_) => block_on(proposal),

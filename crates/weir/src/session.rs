@@ -69,13 +69,20 @@ impl Session {
     /// Sends intentions under the next nonces. Does not wait. Replaces the client and nonce of the
     /// intentions.
     pub fn send(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
-        let (proposal, first) = self.route.propose(self.client, intentions)?;
+        let (proposal, first) = self.route.propose(self.client, intentions, false)?;
+        Ok(Pending { proposal, first })
+    }
+
+    /// As [`send`](Self::send), for a caller that waits for the verdicts at once
+    /// ([`Weir::propose_inline`](crate::Weir::propose_inline)).
+    pub fn send_inline(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
+        let (proposal, first) = self.route.propose(self.client, intentions, true)?;
         Ok(Pending { proposal, first })
     }
 
     /// Sends intentions and waits for their verdicts. Returns them in order.
     pub fn execute(&mut self, intentions: &[Intention<'_>]) -> Result<Vec<Verdict>, WeirError> {
-        self.send(intentions)?.wait()
+        self.send_inline(intentions)?.wait()
     }
 }
 

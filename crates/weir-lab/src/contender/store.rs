@@ -18,6 +18,7 @@ use std::sync::Barrier;
 
 use weir::{
     Durability, Effect, Intention, OpenOptions, Operation, Proposal, ReadFrom, RecordKind, Weir,
+    WeirError,
 };
 
 use super::{ContenderError, parameter};
@@ -218,7 +219,12 @@ fn produce(
         {
             await_valid(oldest)?;
         }
-        waiting.push_back(call(weir, payload, next..until, &keys)?);
+        // With a window of one call, the producer only waits after it has sent a call.
+        let propose = match load.window {
+            1 => Weir::propose_inline,
+            _ => Weir::propose,
+        };
+        waiting.push_back(call(weir, payload, next..until, &keys, propose)?);
         next = until;
     }
     waiting.into_iter().try_for_each(await_valid)
@@ -230,6 +236,7 @@ fn call(
     payload: &Payload,
     numbers: Range<u64>,
     keys: &[Vec<u8>],
+    propose: fn(&Weir, &[Intention<'_>]) -> Result<Proposal, WeirError>,
 ) -> Result<Proposal, ContenderError> {
     let mut calls = numbers.zip(keys).map(|(number, key)| {
         let value = payload.message(number);
@@ -237,10 +244,10 @@ fn call(
     });
     if keys.len() == 1 {
         let one = calls.next().ok_or_else(|| failed("an empty call"))?;
-        return weir.propose(&[one]).map_err(failed);
+        return propose(weir, &[one]).map_err(failed);
     }
     let calls: Vec<Intention<'_>> = calls.collect();
-    weir.propose(&calls).map_err(failed)
+    propose(weir, &calls).map_err(failed)
 }
 
 /// Waits for an answer. Any verdict other than VALID is an error here.

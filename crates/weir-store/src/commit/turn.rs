@@ -31,10 +31,10 @@ impl SlowTurn {
         }
     }
 
-    /// Time until the slow lane has its next turn.
-    pub(super) fn due_in(&self, now: Instant) -> Duration {
-        let left = |at: Option<Instant>| at.map_or(Duration::ZERO, |at| at - now.min(at));
-        left(self.due).min(left(self.others_until))
+    /// When the slow lane has its next turn; not before `now`.
+    pub(super) fn due_at(&self, now: Instant) -> Instant {
+        let not_before_now = |at: Option<Instant>| at.map_or(now, |at| at.max(now));
+        not_before_now(self.due).min(not_before_now(self.others_until))
     }
 }
 
@@ -47,18 +47,18 @@ mod tests {
         let ms = Duration::from_millis;
         let start = Instant::now();
         let mut turn = SlowTurn::default();
-        assert_eq!(turn.due_in(start), ms(0));
+        assert_eq!(turn.due_at(start), start);
         turn.record_apply(ms(2), start);
-        assert_eq!(turn.due_in(start), ms(0), "no other caller is active");
+        assert_eq!(turn.due_at(start), start, "no other caller is active");
         turn.record_others(start);
-        assert_eq!(turn.due_in(start), ms(6), "three times as long as it took");
-        assert_eq!(turn.due_in(start + ms(4)), ms(2));
+        assert_eq!(turn.due_at(start), start + ms(6), "three times as long as it took");
+        assert_eq!(turn.due_at(start + ms(4)), start + ms(6));
         turn.record_apply(ms(50), start);
         assert_eq!(
-            turn.due_in(start + ms(4)),
-            ms(6),
+            turn.due_at(start + ms(4)),
+            start + ms(10),
             "the other callers are no longer active"
         );
-        assert_eq!(turn.due_in(start + ms(10)), ms(0));
+        assert_eq!(turn.due_at(start + ms(10)), start + ms(10));
     }
 }

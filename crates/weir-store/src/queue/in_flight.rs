@@ -52,6 +52,8 @@ impl InFlight {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::time::Instant;
+
     use weir_core::batch::Author;
     use weir_core::intention::{Intention, IntentionLimits, Operation};
     use weir_core::limits::FUEL_DEFAULT;
@@ -74,7 +76,7 @@ mod tests {
     /// Gives the provider what the commit thread would give it now. Returns the number of batches
     /// of the slow lane, the number of other batches, and the reported time.
     fn take(queue: &Queue) -> (usize, usize, Duration) {
-        let work = queue.take(Some(Duration::ZERO), Duration::ZERO);
+        let work = queue.take(Instant::now());
         let mut slow = 0;
         for pending in &work.batches {
             let is_slow = pending.slow.is_some();

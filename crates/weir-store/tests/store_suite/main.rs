@@ -26,6 +26,7 @@ mod faults;
 mod fixture;
 mod groups;
 mod history;
+mod inline;
 mod install;
 mod kill;
 mod limits;

@@ -64,11 +64,13 @@ impl Route {
         Ok(())
     }
 
-    /// Proposes intentions under the next nonces of a client. Also returns the first nonce.
+    /// Proposes intentions under the next nonces of a client. Also returns the first nonce. `waits`:
+    /// whether the caller waits for the outcomes at once.
     pub(crate) fn propose(
         &mut self,
         client: ClientId,
         intentions: &[Intention<'_>],
+        waits: bool,
     ) -> Result<(Proposal, u64), StoreError> {
         let (store, next) = match self {
             Self::Local { store, next } => (store, next),
@@ -76,14 +78,18 @@ impl Route {
             Self::Remote(Err((code, text))) => return Err(remote_error(*code, text.clone())),
         };
         let first = *next;
+        let propose = |numbered: &[Intention<'_>]| match waits {
+            true => store.propose_inline(numbered),
+            false => store.propose(numbered),
+        };
         let proposal = match intentions {
-            [one] => store.propose(&[one.under(client, first)])?,
+            [one] => propose(&[one.under(client, first)])?,
             many => {
                 let numbered: Vec<Intention<'_>> = (first..)
                     .zip(many)
                     .map(|(nonce, intention)| intention.under(client, nonce))
                     .collect();
-                store.propose(&numbered)?
+                propose(&numbered)?
             }
         };
         *next += intentions.len() as u64;
