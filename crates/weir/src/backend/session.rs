@@ -78,9 +78,12 @@ impl Route {
             Self::Remote(Err((code, text))) => return Err(remote_error(*code, text.clone())),
         };
         let first = *next;
-        let propose = |numbered: &[Intention<'_>]| match waits {
-            true => store.propose_inline(numbered),
-            false => store.propose(numbered),
+        let propose = |numbered: &[Intention<'_>]| {
+            if waits {
+                store.propose_inline(numbered)
+            } else {
+                store.propose(numbered)
+            }
         };
         let proposal = match intentions {
             [one] => propose(&[one.under(client, first)])?,
