@@ -236,7 +236,7 @@ impl Store {
         step: GroupStep<'_>,
     ) -> Result<Commit, StoreError> {
         let intention = Intention::new(topic, Operation::Cursor { group, step });
-        let outcomes = self.propose(&[intention])?.wait()?;
+        let outcomes = self.propose_inline(&[intention])?.wait()?;
         match outcomes.iter().next() {
             Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => Ok(commit),
             _ => Err(StoreError::Closed),
