@@ -77,6 +77,11 @@ fn client(
     let one = Intention::new(topic, Operation::Put { key: b"", value });
     let mut seen = Measurements::default();
     let mut calls = VecDeque::new();
+    // With a window of one call, a client does nothing else while it waits.
+    let propose = match args.window {
+        1 => weir::Weir::propose_inline,
+        _ => weir::Weir::propose,
+    };
     let mut left = messages;
     while left > 0 || !calls.is_empty() {
         if bench.is_over() {
@@ -87,7 +92,7 @@ fn client(
             left -= count;
             let intentions = vec![one; usize::try_from(count).unwrap_or(1)];
             let started = Instant::now();
-            let proposal = weir.propose(&intentions).failed(failed)?;
+            let proposal = propose(weir, &intentions).failed(failed)?;
             calls.push_back(Call { proposal, started });
             // A completed call is measured at once, even if the window is not full.
             if !calls
