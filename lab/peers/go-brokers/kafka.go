@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -99,8 +101,17 @@ func (k kafka) node(p place, l load, number int, ports []int) (*server, error) {
 		"min.insync.replicas":                      copies,
 		"auto.create.topics.enable":                "false",
 		"log.segment.delete.delay.ms":              "0",
-		// A stopped broker must not be treated as dead.
-		"broker.session.timeout.ms": "3600000",
+		// A stopped broker must not be treated as dead, nor its replicas as late. Otherwise, the brokers
+		// elect a controller and wait for their replicas each time they continue.
+		"broker.session.timeout.ms":            "3600000",
+		"replica.lag.time.max.ms":              "3600000",
+		"replica.socket.timeout.ms":            "3600000",
+		"controller.quorum.fetch.timeout.ms":   "3600000",
+		"controller.quorum.request.timeout.ms": "3600000",
+		"connections.max.idle.ms":              "3600000",
+		// A replica of a new topic may ask a broker that does not know the topic yet. By default, it asks
+		// again after a second, and the messages of the first second have no answer.
+		"replica.fetch.backoff.ms": "10",
 	}
 	if l.level == "flush" {
 		settings["log.flush.interval.messages"] = "1"
@@ -143,7 +154,8 @@ func withKafka(s *server, wait time.Duration, work func(context.Context, *kadm.C
 func (kafka) create(s *server, topic string, l load) error {
 	return withKafka(s, answerTime, func(within context.Context, admin *kadm.Client) error {
 		made, err := admin.CreateTopic(within, 1, int16(l.nodes), nil, topic)
-		if err == nil {
+		// Names are unique: an existing topic is of a request whose answer was lost.
+		if err == nil && !errors.Is(made.Err, kerr.TopicAlreadyExists) {
 			err = made.Err
 		}
 		for err == nil {
