@@ -102,6 +102,11 @@ impl WaitContext {
         }
     }
 
+    /// Whether a deadline or another thread can end the waits.
+    pub(crate) fn can_end(&self) -> bool {
+        self.end.is_some() || self.watch.is_some()
+    }
+
     fn is_late(&self) -> bool {
         self.end.is_some_and(|end| end <= Instant::now())
     }

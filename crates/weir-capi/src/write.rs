@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir::{
     ClientId, CodeHash, Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, Outcome,
-    Outcomes, Proposal, TopicOptions, TxnOp, WeirError,
+    Outcomes, Proposal, TopicOptions, TxnOp,
 };
 
 use crate::deadline::{CHECK_INTERVAL, CancelToken, WaitContext};
@@ -249,7 +249,13 @@ pub(crate) fn submit(
     let store = get_store(store)?;
     let texts = check_verdict_output(c, verdicts, count, texts)?;
     let waits = store.wait_context();
-    let propose = |all: &[Intention<'_>]| waits.run(|| Ok(store.weir.propose_inline(all)?));
+    // Nothing can end the commit of a caller.
+    let propose = if waits.can_end() {
+        weir::Weir::propose
+    } else {
+        weir::Weir::propose_inline
+    };
+    let propose = |all: &[Intention<'_>]| waits.run(|| Ok(propose(&store.weir, all)?));
     let proposal = with_intentions(c, intentions, count, propose)?;
     write_verdicts(c, &waits.verdicts(proposal)?, 0, verdicts, texts)
 }
@@ -397,13 +403,13 @@ fn session_propose(
     c: &Caller,
     waits: &WaitContext,
     session: &mut weir::Session,
-    (intentions, count): (*const raw::Intention, usize),
-    send: fn(&mut weir::Session, &[Intention<'_>]) -> Result<weir::Pending, WeirError>,
+    intentions: *const raw::Intention,
+    count: usize,
 ) -> Result<(Proposal, u64), Fail> {
     with_intentions(c, intentions, count, |all| {
         waits.run(|| {
             let first = session.try_next_nonce()?;
-            Ok((send(session, all)?.into_proposal(), first))
+            Ok((session.send(all)?.into_proposal(), first))
         })
     })
 }
@@ -420,9 +426,7 @@ pub(crate) fn session_submit(
     let mut inner = session.inner.lock()?;
     let texts = check_verdict_output(c, verdicts, count, texts)?;
     let waits = session.cancel_token.wait_context();
-    let all = (intentions, count);
-    let send = weir::Session::send_inline;
-    let (proposal, first) = session_propose(c, &waits, &mut inner, all, send)?;
+    let (proposal, first) = session_propose(c, &waits, &mut inner, intentions, count)?;
     write_verdicts(c, &waits.verdicts(proposal)?, first, verdicts, texts)
 }
 
@@ -438,8 +442,7 @@ pub(crate) fn session_send(
     c.check_output(out, 1)?;
     let slot = registry::reserve()?;
     let waits = session.cancel_token.wait_context();
-    let all = (intentions, count);
-    let (proposal, first) = session_propose(c, &waits, &mut inner, all, weir::Session::send)?;
+    let (proposal, first) = session_propose(c, &waits, &mut inner, intentions, count)?;
     let cancel_token = session.store.cancel_token(CHECK_INTERVAL, None);
     pending(c, cancel_token, proposal, (count, first), (slot, out))
 }

@@ -61,7 +61,7 @@ pub(crate) fn propose_one(
         let mut session = weir.session(intention.client);
         session.try_next_nonce().failed(&what)?;
         session.resume(intention.nonce);
-        let pending = session.send(&[intention]).failed(&what)?;
+        let pending = session.send_inline(&[intention]).failed(&what)?;
         pending.into_proposal().wait()
     } else {
         weir.propose_inline(&[intention]).failed(&what)?.wait()

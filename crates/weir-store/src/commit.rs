@@ -63,7 +63,7 @@ const LOCAL_TERM: u64 = 1;
 /// Work for the commit thread other than intentions. A task runs between two batches.
 pub(crate) type Task = Box<dyn FnOnce(&mut Committer) + Send>;
 
-/// The state that the commit thread owns.
+/// The state of the thread that commits.
 pub(crate) struct Committer {
     pub(crate) engine: Arc<Engine>,
     /// Where tasks are sent. The queue counts the tasks and wakes the thread.
@@ -75,7 +75,7 @@ pub(crate) struct Committer {
     pub(crate) term: u64,
     /// Set when a log provider decides the order.
     pub(crate) replica: Option<ReplicaWriter>,
-    /// Used by one thread at a time: the commit thread, or `helper` during a sync.
+    /// Used by one thread at a time: the one that commits, or `helper` during a sync.
     pub(crate) applier: Arc<Mutex<Applier>>,
     helper: Helper,
     /// Batches that are synced but not yet applied. They are applied during the next sync.
@@ -155,7 +155,7 @@ impl Committer {
 
     /// Does the work that the commit thread took. Returns whether the store is closed and nothing is
     /// left to do.
-    fn work(&mut self, work: Work) -> bool {
+    fn process(&mut self, work: Work) -> bool {
         let idle = work.is_empty();
         let is_closed = work.shut.as_ref().is_some_and(ShutReason::is_closed);
         if !work.slow_time.is_zero() {
@@ -174,7 +174,7 @@ impl Committer {
             }
             self.flush();
         }
-        // A caller may have committed while the thread waited.
+        // A caller may have committed while the thread waited. A close waits for nothing.
         let is_quiet = is_closed || self.last_sync.elapsed() >= SEAL_AFTER;
         self.sync_when_due(idle && is_quiet);
         if idle && is_closed {
@@ -194,7 +194,8 @@ impl Committer {
         let sleeps = self.sleep_max().is_none();
         self.execute(VecDeque::from([pending]));
         // The commit thread seals and syncs the log when it is due, and begins checkpoints.
-        if (sleeps && self.sleep_max().is_some()) || self.is_checkpoint_due() {
+        let is_free = || self.maintenance.try_acquire().is_some();
+        if (sleeps && self.sleep_max().is_some()) || (self.is_checkpoint_due() && is_free()) {
             drop(self.maintenance_handle().send(Self::checkpoint_when_due));
         }
     }

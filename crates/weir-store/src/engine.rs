@@ -1,4 +1,4 @@
-//! The state that the commit thread and all readers share.
+//! The state that writers and readers share.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
@@ -29,8 +29,8 @@ use crate::topic::signal::Signal;
 /// a program cannot start in the apply, which poisons the store.
 const MODULES_MAX: u64 = 8192;
 
-/// The shared state of an open store. Lock order: queue, machine, topics, contents of a topic. No
-/// lock is held across I/O while the store is open.
+/// The shared state of an open store. Lock order: committer, queue, machine, topics, contents of a
+/// topic. Only the committer is locked across I/O while the store is open.
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     pub(crate) durability: Durability,
@@ -117,7 +117,7 @@ impl Positions {
     }
 }
 
-/// A counter that one thread writes and any thread reads.
+/// A counter that one thread at a time writes and any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

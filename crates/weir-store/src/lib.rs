@@ -1,7 +1,7 @@
 //! The storage engine of Weir: writes intentions durably and reads records back.
 //!
 //! A store is a directory. Its log is the truth; topic segments and snapshots are derived from the
-//! log. One commit thread appends, syncs, applies and returns verdicts, in this order. The store
+//! log. One thread at a time appends, syncs, applies and returns verdicts, in this order. The store
 //! uses the model of `weir-core` and knows nothing of networks or consensus.
 //!
 //! Invariants:

@@ -364,7 +364,7 @@ impl Drop for Wake {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        let thread = "the commit thread";
+        let thread = "a thread that commits";
         let cause = Arc::new(StoreError::Panicked { thread });
         // The batch may be in the log.
         drop(self.set_result(Err(StoreError::InDoubt { cause })));

@@ -15,6 +15,7 @@
 //! - The parts of one call are logged in order.
 
 mod applied_cost;
+mod caller;
 mod cost;
 mod in_flight;
 mod lane;
@@ -607,8 +608,8 @@ impl Queue {
         !self.inner.lock().batches.is_empty()
     }
 
-    /// Blocks until the commit thread has work, up to `patience` (`None`: no limit). The slow lane is
-    /// work after `slow_due`.
+    /// Blocks until the commit thread has work, up to `patience` (`None`: no limit). After `slow_due`,
+    /// the calls of the slow lane count as work.
     pub(crate) fn wait(&self, patience: Option<Duration>, slow_due: Instant) {
         let since = Instant::now();
         let mut inner = self.inner.lock();
@@ -618,7 +619,7 @@ impl Queue {
                 break;
             }
             let slow_after = self.may_take_slow(&inner).then(|| {
-                // Zero only if it became due after the check.
+                // Zero only if the slow lane became due after the check.
                 slow_due.saturating_duration_since(Instant::now())
             });
             inner.asleep = true;
@@ -685,38 +686,6 @@ impl Queue {
         drop(inner);
         self.space.notify_all();
         work
-    }
-
-    /// Encodes the intentions of one call as a batch that the caller commits by itself. Returns
-    /// `None`, and the caller must use [`propose`](Self::propose), if other work is queued, or if
-    /// the intentions may run a program or destroy a topic.
-    pub(crate) fn take_alone(
-        &self,
-        author: Author,
-        intentions: &[Intention<'_>],
-        prepared: &Prepared,
-    ) -> Result<Option<(Proposal, Pending)>, StoreError> {
-        if intentions.is_empty() || intentions.len() > CALL_ITEMS_MAX || destroys(intentions) > 0 {
-            return Ok(None);
-        }
-        let mut inner = self.inner.lock();
-        let is_idle = inner.batches.is_empty() && inner.slow.is_empty() && inner.tasks == 0;
-        if !is_idle || inner.refuses(Notify::Now).is_some() {
-            return Ok(None);
-        }
-        let plan = inner.plan(intentions, prepared.starts_refused);
-        if plan.is_slow || plan.calls > 0 {
-            return Ok(None);
-        }
-        let mut pending = inner.spare();
-        drop(inner);
-        if let Err(error) = encode(&mut pending.builder, author, intentions, &self.limits, 0) {
-            self.recycle(pending);
-            return Err(error);
-        }
-        let (proposal, answer) = Proposal::new(false);
-        pending.waiters.push((count(intentions), answer));
-        Ok(Some((proposal, pending)))
     }
 
     /// Sets the maximum number of batches that a log provider has at a time; at least 1.

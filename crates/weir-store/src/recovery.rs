@@ -67,7 +67,7 @@ pub struct OpenReport {
     pub clock: ClockReport,
 }
 
-/// Derives the state of a directory, and creates the state that the commit thread owns.
+/// Derives the state of a directory, and creates the committer.
 ///
 /// With `node`, opens the directory as this node of a cluster, and returns the files of the node.
 pub(crate) fn recover(

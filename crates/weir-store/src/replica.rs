@@ -7,8 +7,7 @@
 //! - the writer: append, vote, truncate and purge, on one thread in the order of the calls;
 //! - the applier: applies committed entries in the order of the log.
 //!
-//! A store without a provider does not use this module: its commit thread appends, syncs and
-//! applies.
+//! A store without a provider does not use this module: its committer appends, syncs and applies.
 //!
 //! Invariants:
 //!

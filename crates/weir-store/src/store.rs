@@ -349,13 +349,15 @@ impl Store {
     /// `Refused` if an intention exceeds a limit; no intention is then queued. `Poisoned` after a
     /// failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.submit(intentions, |prepared| self.queue(intentions, prepared, Notify::Now))
+        self.submit(intentions, |prepared| {
+            self.queue(intentions, prepared, Notify::Now)
+        })
     }
 
     /// Proposes intentions for a caller that waits for their outcomes at once. If no other work is
-    /// queued, and the topic has no program, this thread commits them: the call returns a complete
-    /// proposal, after the sync that the durability level requires. Otherwise as
-    /// [`propose`](Self::propose).
+    /// queued, and the topics have no programs, this thread commits them: the call blocks for the write
+    /// and for the sync that the durability level requires, wakes the listeners of the topics, and
+    /// returns a complete proposal. Otherwise as [`propose`](Self::propose).
     ///
     /// # Errors
     /// As for [`propose`](Self::propose). An error of the commit is the result of the proposal.
@@ -372,7 +374,9 @@ impl Store {
     /// # Errors
     /// As for [`propose`](Self::propose).
     pub fn propose_deferred(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.submit(intentions, |prepared| self.queue(intentions, prepared, Notify::Deferred))
+        self.submit(intentions, |prepared| {
+            self.queue(intentions, prepared, Notify::Deferred)
+        })
     }
 
     fn queue(

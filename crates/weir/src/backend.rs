@@ -221,8 +221,7 @@ impl Backend {
         }
     }
 
-    /// Proposes intentions outside of a session. `waits`: whether the caller waits for the outcomes
-    /// at once.
+    /// Proposes intentions outside of a session, by `propose`.
     ///
     /// # Errors
     /// `Remote` with `BadRequest` for an intention with a nonce at a server, which numbers
@@ -230,7 +229,7 @@ impl Backend {
     pub(crate) fn propose_without_session(
         &self,
         intentions: &[Intention<'_>],
-        waits: bool,
+        propose: fn(&Self, &[Intention<'_>]) -> Result<Proposal, StoreError>,
     ) -> Result<Proposal, StoreError> {
         let numbered = |intention: &Intention<'_>| intention.nonce > 0;
         if !self.is_local() && intentions.iter().any(numbered) {
@@ -239,11 +238,7 @@ impl Backend {
                 "intentions with a nonce go through Weir::session at a server",
             ));
         }
-        if waits {
-            self.propose_inline(intentions)
-        } else {
-            self.propose(intentions)
-        }
+        propose(self, intentions)
     }
 
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_core::{ClientId, Intention};
-use weir_store::Proposal;
+use weir_store::{Proposal, Store};
 
 use crate::backend::{Backend, Route};
 use crate::error::WeirError;
@@ -69,14 +69,19 @@ impl Session {
     /// Sends intentions under the next nonces. Does not wait. Replaces the client and nonce of the
     /// intentions.
     pub fn send(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
-        let (proposal, first) = self.route.propose(self.client, intentions, false)?;
+        let (proposal, first) = self
+            .route
+            .propose(self.client, intentions, Store::propose)?;
         Ok(Pending { proposal, first })
     }
 
-    /// As [`send`](Self::send), for a caller that waits for the verdicts at once
-    /// ([`Weir::propose_inline`](crate::Weir::propose_inline)).
+    /// Sends intentions under the next nonces for a caller that waits for the verdicts at once. In a
+    /// local store, this thread may commit them, as with
+    /// [`Weir::propose_inline`](crate::Weir::propose_inline).
     pub fn send_inline(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
-        let (proposal, first) = self.route.propose(self.client, intentions, true)?;
+        let (proposal, first) =
+            self.route
+                .propose(self.client, intentions, Store::propose_inline)?;
         Ok(Pending { proposal, first })
     }
 

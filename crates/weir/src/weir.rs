@@ -296,18 +296,22 @@ impl Weir {
     /// `Remote` with `BadRequest` for intentions with a nonce at a server. Use a
     /// [`session`](Self::session) for them.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
-        Ok(self.backend.propose_without_session(intentions, false)?)
+        Ok(self
+            .backend
+            .propose_without_session(intentions, Backend::propose)?)
     }
 
     /// Proposes intentions for a caller that waits for their outcomes at once. If no other write is
-    /// queued in a store of this process, and the topics have no programs, this thread commits them
-    /// without a change of the thread, and the returned proposal is complete. Otherwise as
-    /// [`propose`](Self::propose).
+    /// queued in a local store, and the topics have no programs, this thread commits them: the call
+    /// blocks for the write and the sync, which cannot be cancelled, wakes listeners, and returns a
+    /// complete proposal. Otherwise as [`propose`](Self::propose).
     ///
     /// # Errors
     /// As for [`propose`](Self::propose).
     pub fn propose_inline(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
-        Ok(self.backend.propose_without_session(intentions, true)?)
+        Ok(self
+            .backend
+            .propose_without_session(intentions, Backend::propose_inline)?)
     }
 
     /// Executes the queued writes and closes the store, even if other handles to it exist. Writes

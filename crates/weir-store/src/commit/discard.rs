@@ -19,7 +19,7 @@ impl Discard {
             self.0 = match thread {
                 Ok(thread) => Some((sender, thread)),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot start a thread to drop destroyed topics; the commit thread drops them, and writes wait");
+                    tracing::warn!(%error, "cannot start a thread to drop destroyed topics; the thread that commits drops them, and writes wait");
                     None
                 }
             };

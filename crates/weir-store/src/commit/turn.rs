@@ -51,7 +51,11 @@ mod tests {
         turn.record_apply(ms(2), start);
         assert_eq!(turn.due_at(start), start, "no other caller is active");
         turn.record_others(start);
-        assert_eq!(turn.due_at(start), start + ms(6), "three times as long as it took");
+        assert_eq!(
+            turn.due_at(start),
+            start + ms(6),
+            "three times as long as it took"
+        );
         assert_eq!(turn.due_at(start + ms(4)), start + ms(6));
         turn.record_apply(ms(50), start);
         assert_eq!(

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::{Disk, DiskFile, OpenMode};
 use crate::lock::{DirLock, LOCK_FILE};
@@ -98,7 +98,7 @@ impl FileDisk {
     /// From now on, `check_directory` also requires that the lock file stays in the directory. Without
     /// the lock file, another process could lock a new one.
     pub(crate) fn guard(&self, lock: &DirLock) -> io::Result<()> {
-        let id = file_id(&rustix::fs::fstat(lock.file())?);
+        let id = file_id(&retry_on_intr(|| rustix::fs::fstat(lock.file()))?);
         self.lock.get_or_init(|| id);
         Ok(())
     }
@@ -178,7 +178,9 @@ impl Disk for FileDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(rustix::fs::renameat(&self.root, from, &self.root, to)?)
+        Ok(retry_on_intr(|| {
+            rustix::fs::renameat(&self.root, from, &self.root, to)
+        })?)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
@@ -204,13 +206,14 @@ impl Disk for FileDisk {
             Errno::NOENT | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotFound, REPLACED),
             other => other.into(),
         };
-        let opened = file_id(&rustix::fs::fstat(&self.root)?);
-        let named = rustix::fs::stat(&self.absolute).map_err(replaced)?;
+        let opened = file_id(&retry_on_intr(|| rustix::fs::fstat(&self.root))?);
+        let named = retry_on_intr(|| rustix::fs::stat(&self.absolute)).map_err(replaced)?;
         if file_id(&named) != opened {
             return Err(replaced(Errno::NOENT));
         }
         if let Some(lock) = self.lock.get() {
-            let found = rustix::fs::statat(&self.root, LOCK_FILE, AtFlags::SYMLINK_NOFOLLOW);
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            let found = retry_on_intr(|| rustix::fs::statat(&self.root, LOCK_FILE, flags));
             if file_id(&found.map_err(replaced)?) != *lock {
                 return Err(replaced(Errno::NOENT));
             }

@@ -1,5 +1,5 @@
-//! Writes of callers that wait: who commits them, in which order, and what the commit thread still
-//! does after them.
+//! `Store::propose_inline`: the thread that commits, the order of the log, and the remaining work of
+//! the commit thread.
 
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
@@ -7,10 +7,21 @@ use std::time::{Duration, Instant};
 
 use weir_core::{ClientId, ErrorCode};
 use weir_store::disk::SimDisk;
-use weir_store::{Durability, OpenOptions, Store, StoreError};
+use weir_store::{Durability, OpenOptions, Proposal, Store, StoreError};
 
 use crate::disks::{ENOSPC, Gate, Op, PATIENCE, Rule};
 use crate::world::{create, open, options, put, records};
+
+/// A store with the topic `t` whose log is sealed: the commit thread does nothing by itself.
+fn sealed() -> (Gate, Store) {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    let before = gate.count(Op::Sync, "log/");
+    create(&store, "t");
+    // The sync of the creation, and that of the seal.
+    wait_until(|| gate.count(Op::Sync, "log/") == before + 2);
+    (gate, store)
+}
 
 /// The threads of all syncs of the log from now on.
 fn sync_threads(gate: &Gate) -> Arc<Mutex<Vec<ThreadId>>> {
@@ -24,30 +35,36 @@ fn sync_threads(gate: &Gate) -> Arc<Mutex<Vec<ThreadId>>> {
     threads
 }
 
-/// Waits until `is_true`; the commit thread makes it true without a further call.
-fn wait_until(is_true: impl Fn() -> bool) {
+fn wait_until(mut is_true: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_true() {
-        assert!(Instant::now() < until, "the commit thread did nothing");
+        assert!(Instant::now() < until, "it does not become true");
         std::thread::yield_now();
     }
 }
 
+/// Writes until this thread has committed a write. The commit thread may hold the committer for a
+/// moment. Returns the number of writes.
+fn write_inline(store: &Store, threads: &Mutex<Vec<ThreadId>>) -> usize {
+    let own = std::thread::current().id();
+    let mut writes = 0;
+    wait_until(|| {
+        writes += 1;
+        let proposal = store.propose_inline(&[put("t", b"k", b"v")]).unwrap();
+        let outcomes = proposal.wait().unwrap();
+        assert!(outcomes.iter().all(|one| one.commit().is_some()));
+        threads.lock().unwrap().contains(&own)
+    });
+    writes
+}
+
 #[test]
 fn a_caller_that_waits_commits_on_its_own_thread() {
-    let gate = Gate::new(SimDisk::new());
-    let store = open(gate.disk());
-    create(&store, "t");
+    let (gate, store) = sealed();
     let threads = sync_threads(&gate);
-    let own = std::thread::current().id();
-    // The commit thread may still work on what the creation left.
-    wait_until(|| {
-        let proposal = store.propose_inline(&[put("t", b"k", b"v")]).unwrap();
-        let is_done = proposal.is_done();
-        assert!(proposal.wait().unwrap().iter().all(|o| o.commit().is_some()));
-        is_done && threads.lock().unwrap().contains(&own)
-    });
-    assert!(store.get("t", b"k").unwrap().is_some());
+    let writes = write_inline(&store, &threads);
+    assert_eq!(records(&store, "t").len(), 1 + writes);
+    store.close().unwrap();
 }
 
 #[test]
@@ -82,7 +99,7 @@ fn callers_that_wait_and_callers_that_do_not_keep_the_order_of_their_clients() {
                 let mut sent = Vec::new();
                 for nonce in 1..=ROUNDS {
                     let one = [put("t", b"k", b"v").under(client, nonce)];
-                    // Patterns that differ between the callers.
+                    // Each caller mixes the two in another pattern.
                     if nonce % (u64::from(caller) + 1) == 0 {
                         sent.push(store.propose(&one).unwrap());
                     } else {
@@ -91,7 +108,10 @@ fn callers_that_wait_and_callers_that_do_not_keep_the_order_of_their_clients() {
                 }
                 for proposal in sent {
                     let outcomes = proposal.wait().unwrap();
-                    assert!(outcomes.iter().all(|o| o.commit().is_some()), "{outcomes:?}");
+                    assert!(
+                        outcomes.iter().all(|o| o.commit().is_some()),
+                        "{outcomes:?}"
+                    );
                 }
             });
         }
@@ -108,20 +128,24 @@ fn callers_that_wait_and_callers_that_do_not_keep_the_order_of_their_clients() {
 
 #[test]
 fn the_log_is_sealed_after_the_write_of_a_caller() {
-    let gate = Gate::new(SimDisk::new());
-    let store = open(gate.disk());
-    let before = gate.count(Op::Sync, "log/");
-    create(&store, "t");
-    // The sync of the creation, and that of the seal, after which the thread sleeps without a limit.
-    let sealed = before + 2;
-    wait_until(|| gate.count(Op::Sync, "log/") == sealed);
-    store
-        .propose_inline(&[put("t", b"k", b"v")])
-        .unwrap()
-        .wait()
-        .unwrap();
-    // The sync of the write, and that of its seal.
-    wait_until(|| gate.count(Op::Sync, "log/") == sealed + 2);
+    let own = std::thread::current().id();
+    wait_until(|| {
+        let (gate, store) = sealed();
+        let threads = sync_threads(&gate);
+        // Otherwise, the commit thread knows of the first write.
+        if write_inline(&store, &threads) > 1 {
+            return false;
+        }
+        let is_sealed = || {
+            threads
+                .lock()
+                .unwrap()
+                .last()
+                .is_some_and(|last| *last != own)
+        };
+        wait_until(is_sealed);
+        true
+    });
 }
 
 #[test]
@@ -158,7 +182,7 @@ fn the_writes_of_callers_start_checkpoints() {
 }
 
 #[test]
-fn a_call_that_is_refused_or_too_large_leaves_nothing_behind() {
+fn a_refused_or_empty_call_leaves_nothing_in_the_batch() {
     let store = open(Arc::new(SimDisk::new()));
     create(&store, "t");
     let key = vec![b'k'; 1 << 16];
@@ -177,11 +201,12 @@ fn a_call_that_is_refused_or_too_large_leaves_nothing_behind() {
 
 #[test]
 fn the_failure_of_a_commit_is_the_result_of_the_caller() {
-    let gate = Gate::new(SimDisk::new());
-    let store = open(gate.disk());
-    create(&store, "t");
+    let (gate, store) = sealed();
     gate.rule(Op::Sync, "log/", Rule::Fail(ENOSPC));
-    let failed = store.propose_inline(&[put("t", b"k", b"v")]).unwrap().wait();
+    let failed = store
+        .propose_inline(&[put("t", b"k", b"v")])
+        .unwrap()
+        .wait();
     let code = failed.as_ref().map_err(StoreError::code);
     assert_eq!(code.err(), Some(ErrorCode::Indeterminate), "{failed:?}");
     gate.release();
@@ -193,26 +218,52 @@ fn the_failure_of_a_commit_is_the_result_of_the_caller() {
 
 #[test]
 fn a_panic_in_the_commit_of_a_caller_stops_the_store_and_not_the_caller() {
-    let gate = Gate::new(SimDisk::new());
-    let store = open(gate.disk());
-    let before = gate.count(Op::Sync, "log/");
-    create(&store, "t");
-    // After the seal, the commit thread writes nothing by itself.
-    wait_until(|| gate.count(Op::Sync, "log/") == before + 2);
-    gate.rule(Op::Write, "log/", Rule::Panic);
-    let panicked = store
-        .propose_inline(&[put("t", b"k", b"w")])
-        .and_then(weir_store::Proposal::wait);
+    let (gate, store) = sealed();
+    let own = std::thread::current().id();
+    gate.observe(move |op, path| {
+        let is_write = op == Op::Write && path.starts_with("log/");
+        assert!(!is_write || std::thread::current().id() != own, "requested");
+    });
+    let mut failure = None;
+    wait_until(|| {
+        let write = store.propose_inline(&[put("t", b"k", b"w")]);
+        failure = write.and_then(Proposal::wait).err();
+        failure.is_some()
+    });
     let is_panic = |error: &StoreError| matches!(error.root(), StoreError::Panicked { .. });
-    assert!(panicked.as_ref().is_err_and(is_panic), "{panicked:?}");
+    assert!(failure.as_ref().is_some_and(is_panic), "{failure:?}");
     for later in [
         store.propose(&[put("t", b"k", b"x")]),
         store.propose_inline(&[put("t", b"k", b"x")]),
     ] {
-        let later = later.and_then(weir_store::Proposal::wait);
+        let later = later.and_then(Proposal::wait);
         assert!(later.as_ref().is_err_and(is_panic), "{later:?}");
     }
     assert!(store.sync().is_err_and(|error| is_panic(&error)));
-    assert!(store.get("t", b"k").unwrap().is_none(), "reads continue");
-    assert!(store.close().is_err());
+    assert!(!records(&store, "t").is_empty(), "reads continue");
+    // The commit thread did not panic.
+    let closed = store.close();
+    let is_poisoned = |error: &StoreError| matches!(error, StoreError::Poisoned { .. });
+    assert!(closed.as_ref().is_err_and(is_poisoned), "{closed:?}");
+}
+
+#[test]
+fn a_store_that_is_closed_during_the_commit_of_a_caller_waits_for_it() {
+    let (gate, store) = sealed();
+    let store = Arc::new(store);
+    gate.rule(Op::Sync, "log/", Rule::HoldOne);
+    std::thread::scope(|threads| {
+        let written = threads.spawn(|| {
+            let write = store.propose_inline(&[put("t", b"k", b"v")]);
+            write.and_then(Proposal::wait)
+        });
+        gate.wait_held();
+        let closed = threads.spawn(|| store.shut_down());
+        wait_until(|| store.propose(&[put("t", b"k", b"w")]).is_err());
+        gate.release();
+        assert_eq!(written.join().unwrap().unwrap().len(), 1);
+        closed.join().unwrap().unwrap();
+    });
+    let later = store.propose_inline(&[put("t", b"k", b"w")]);
+    assert!(matches!(later, Err(StoreError::Closed)), "{later:?}");
 }

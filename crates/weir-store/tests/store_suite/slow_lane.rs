@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use weir_core::call_context::{CallContext, Image};
@@ -30,6 +31,8 @@ struct CallGate {
 struct CallGateState {
     arrived: usize,
     open: bool,
+    /// The threads that ran a program.
+    threads: Vec<ThreadId>,
 }
 
 impl CallGate {
@@ -102,6 +105,8 @@ impl Program for Slow {
         _: u64,
         context: &mut Box<CallContext>,
     ) -> Result<Decision, Trap> {
+        let thread = std::thread::current().id();
+        self.0.state.lock().unwrap().threads.push(thread);
         let what = if entry == Entry::Apply { 1 } else { 2 };
         let value = context.input(what, 0).unwrap().to_vec();
         match &value[..] {
@@ -283,6 +288,20 @@ fn send_loops(store: &Store, topic: &str, number: usize) -> Vec<Proposal> {
 fn count_before(calls: Vec<Proposal>, offset: u64) -> usize {
     let all = calls.into_iter().flat_map(offsets);
     all.filter(|one| *one < offset).count()
+}
+
+#[test]
+fn a_program_never_runs_on_the_thread_of_a_caller() {
+    let world = World::new();
+    let store = world.open();
+    create_cheap(&store, "cheap");
+    for _ in 0..20 {
+        let write = store.propose_inline(&[put("cheap", b"k", b"cheap")]);
+        write.unwrap().wait().unwrap();
+    }
+    let threads = &world.gate.state.lock().unwrap().threads;
+    assert!(threads.len() > 20);
+    assert!(!threads.contains(&std::thread::current().id()));
 }
 
 #[test]

@@ -64,13 +64,13 @@ impl Route {
         Ok(())
     }
 
-    /// Proposes intentions under the next nonces of a client. Also returns the first nonce. `waits`:
-    /// whether the caller waits for the outcomes at once.
+    /// Proposes intentions under the next nonces of a client, to a local store by `propose`. Also
+    /// returns the first nonce.
     pub(crate) fn propose(
         &mut self,
         client: ClientId,
         intentions: &[Intention<'_>],
-        waits: bool,
+        propose: fn(&Store, &[Intention<'_>]) -> Result<Proposal, StoreError>,
     ) -> Result<(Proposal, u64), StoreError> {
         let (store, next) = match self {
             Self::Local { store, next } => (store, next),
@@ -78,21 +78,14 @@ impl Route {
             Self::Remote(Err((code, text))) => return Err(remote_error(*code, text.clone())),
         };
         let first = *next;
-        let propose = |numbered: &[Intention<'_>]| {
-            if waits {
-                store.propose_inline(numbered)
-            } else {
-                store.propose(numbered)
-            }
-        };
         let proposal = match intentions {
-            [one] => propose(&[one.under(client, first)])?,
+            [one] => propose(store, &[one.under(client, first)])?,
             many => {
                 let numbered: Vec<Intention<'_>> = (first..)
                     .zip(many)
                     .map(|(nonce, intention)| intention.under(client, nonce))
                     .collect();
-                propose(&numbered)?
+                propose(store, &numbered)?
             }
         };
         *next += intentions.len() as u64;
