@@ -94,11 +94,7 @@ impl Records {
 
     fn record(&mut self, experiment: &str) -> anyhow::Result<&Record> {
         if !self.0.contains_key(experiment) {
-            let end = format!("/{experiment}/summary.json");
-            // In a path, the date follows the machine, so the last path is the newest.
-            let path = tree::files()?
-                .into_iter()
-                .rfind(|path| path.starts_with("lab/record/") && path.ends_with(&end))
+            let path = newest(tree::files()?, experiment)
                 .with_context(|| format!("no record of {experiment}"))?;
             let summary: Value = serde_json::from_str(&tree::text(&path)?)
                 .with_context(|| format!("{path} is not JSON"))?;
@@ -142,6 +138,16 @@ impl Records {
             origins.join("; ")
         ))
     }
+}
+
+/// The summary of the newest record of an experiment, of any machine. Paths have the form
+/// `lab/record/MACHINE/DATE/EXPERIMENT/summary.json`.
+fn newest(files: impl IntoIterator<Item = String>, experiment: &str) -> Option<String> {
+    let end = format!("/{experiment}/summary.json");
+    files
+        .into_iter()
+        .filter(|path| path.starts_with("lab/record/") && path.ends_with(&end))
+        .max_by_key(|path| path.split('/').nth(3).map(str::to_owned))
 }
 
 /// Formats the figure that `asked` references.
@@ -234,7 +240,7 @@ fn short(value: f64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{figure, fill_template};
+    use super::{figure, fill_template, newest};
     use serde_json::json;
 
     #[test]
@@ -259,6 +265,20 @@ mod tests {
         assert_eq!(figure(&summary, "a@w:rss").unwrap(), "61.8 MB");
         assert!(figure(&summary, "a / b | other").is_err());
         assert!(figure(&summary, "a@w:wall").is_err());
+    }
+
+    #[test]
+    fn the_newest_record_is_that_of_the_last_date_on_any_machine() {
+        let path = |place: &str| format!("lab/record/{place}/summary.json");
+        let files = [
+            "a-2cpu/2026-11-20/x",
+            "a-2cpu/2026-11-27/x",
+            "b-2cpu/2026-11-24/x",
+            "b-2cpu/2026-11-28/y",
+        ];
+        let found = newest(files.map(path), "x");
+        assert_eq!(found, Some(path("a-2cpu/2026-11-27/x")));
+        assert_eq!(newest(files.map(path), "z"), None);
     }
 
     #[test]
