@@ -58,7 +58,9 @@ fn each_record_is_read() {
 #[test]
 fn the_figures_of_the_newest_records_follow_from_their_samples() {
     let name = |path: PathBuf| (path.file_name().unwrap().to_owned(), path);
-    let newest: BTreeMap<_, _> = records().into_iter().map(name).collect();
+    let mut records = records();
+    records.sort_by_key(|record| record.parent().unwrap().file_name().unwrap().to_owned());
+    let newest: BTreeMap<_, _> = records.into_iter().map(name).collect();
     for record in newest.into_values() {
         let (set, place) = (ResultSet::open(&record).unwrap(), record.display());
         let experiment = Experiment::read(&set.path("experiment.toml")).unwrap();
