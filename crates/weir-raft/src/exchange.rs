@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::{Peer, Peers};
 use crate::machine::StateMachine;
+use crate::members::was_removed;
 use crate::reports::{Reports, is_ignored};
 use crate::types::{Member, Types};
 
@@ -96,6 +97,7 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
     let mut older = reports.subscribe();
     // With each client, whether the last exchange has succeeded.
     let mut clients: BTreeMap<u64, (Member, Peer, bool)> = BTreeMap::new();
+    let mut is_removal_logged = false;
     loop {
         tokio::select! {
             biased;
@@ -120,6 +122,10 @@ pub(crate) async fn watch(reports: Arc<Reports>, raft: Raft<Types, StateMachine>
             let reached = exchange(&reports, *node, peer).await;
             log_reachability(*node, member, *is_reached, &reached);
             *is_reached = reached.is_ok();
+        }
+        // Not logged when the refusal arrives: before the start, the process may have no log yet.
+        if reports.is_removed() && !std::mem::replace(&mut is_removal_logged, true) {
+            tracing::error!("{}; end this process", was_removed(metrics.id));
         }
         reports.save().await;
     }

@@ -202,6 +202,9 @@ impl Members {
             return Ok(JoinAnswer::Joined { cluster, node });
         }
         let known = nodes.get(&join.node);
+        if join.cluster.is_none() {
+            current.check_clients_are_free(join)?;
+        }
         let node = match (join.cluster, known) {
             (Some(_), None) => {
                 return Err(ChangeError::Rejected(format!(
@@ -235,24 +238,12 @@ impl Members {
                     .await?;
                 join.node
             }
-            (None, Some(_)) => {
-                return Err(ChangeError::Rejected(format!(
-                    "node {} is a member, and an empty directory cannot be that node: it has \
-                     forgotten its votes; remove the node (`weir cluster rm {0}`) and join \
-                     without a number",
-                    join.node
-                )));
+            (None, Some(member)) => {
+                let text = current.number_taken(join.node, member);
+                return Err(ChangeError::Rejected(text));
             }
             (None, None) => {
-                let peer = &join.member.peer;
-                let taken = nodes.iter().find(|(_, member)| member.peer == *peer);
-                if let Some((node, _)) = taken {
-                    return Err(ChangeError::Rejected(format!(
-                        "node {node} has the peer address {peer}, and an empty directory cannot be \
-                         that node; remove the node (`weir cluster rm {node}`) or use another \
-                         address"
-                    )));
-                }
+                current.check_peer_is_free(&join.member.peer)?;
                 check_capacity(nodes)?;
                 let node = match join.node {
                     0 => self.unused(nodes)?,
@@ -535,8 +526,67 @@ impl Current {
     /// Whether the number that an empty directory requests is reserved for its address, for a node
     /// that has not joined yet.
     fn is_reserved_for(&self, join: &Join) -> bool {
-        let is_same = |member: &Member| member.incarnation == 0 && member.peer == join.member.peer;
-        !self.voters.contains(&join.node) && self.nodes.get(&join.node).is_some_and(is_same)
+        let is_same = |member: &Member| member.peer == join.member.peer;
+        let reserved = self.nodes.get(&join.node);
+        reserved.is_some_and(|member| self.is_reserved(join.node, member) && is_same(member))
+    }
+
+    /// Whether no node has joined under a number yet.
+    fn is_reserved(&self, node: u64, member: &Member) -> bool {
+        member.incarnation == 0 && !self.voters.contains(&node)
+    }
+
+    /// The reason for rejecting an empty directory that requests the number of a member.
+    fn number_taken(&self, node: u64, member: &Member) -> String {
+        if self.is_reserved(node, member) {
+            let peer = &member.peer;
+            return format!(
+                "the number {node} is reserved for a node with the peer address {peer}; join from \
+                 that address, or without a number"
+            );
+        }
+        format!(
+            "node {node} is a member, and an empty directory cannot be that node: it has forgotten \
+             its votes; remove the node (`weir cluster rm {node}`) and join without a number"
+        )
+    }
+
+    /// Fails if a member has the peer address of an empty directory.
+    fn check_peer_is_free(&self, peer: &str) -> Result<(), ChangeError> {
+        let taken = self.nodes.iter().find(|(_, member)| member.peer == peer);
+        let Some((node, member)) = taken else {
+            return Ok(());
+        };
+        let text = if self.is_reserved(*node, member) {
+            format!(
+                "the number {node} is reserved for the peer address {peer}; join with `--node {node}`"
+            )
+        } else {
+            format!(
+                "node {node} has the peer address {peer}, and an empty directory cannot be that \
+                 node; remove the node (`weir cluster rm {node}`) or use another address"
+            )
+        };
+        Err(ChangeError::Rejected(text))
+    }
+
+    /// Fails if another member has a client address of an empty directory: clients would reach the
+    /// wrong node.
+    fn check_clients_are_free(&self, join: &Join) -> Result<(), ChangeError> {
+        let wanted: BTreeSet<_> = join.member.client.split_whitespace().collect();
+        for (node, member) in &self.nodes {
+            let mut addresses = member.client.split_whitespace();
+            let taken = addresses.find(|address| wanted.contains(address));
+            if let Some(address) = taken.filter(|_| *node != join.node) {
+                let is_native = address.starts_with("weir");
+                let option = if is_native { "--native" } else { "--http" };
+                return Err(ChangeError::Rejected(format!(
+                    "node {node} has the client address {address}; use another one (`{option} \
+                     HOST:PORT`)"
+                )));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -666,12 +716,22 @@ pub(crate) fn was_removed(node: u64) -> String {
     )
 }
 
-/// The reason for rejecting a node whose disk is not that of the member with its number.
+/// The reason for rejecting a process whose disk is not that of the member with its number.
 pub(crate) fn other_disk(node: u64) -> String {
     format!(
-        "node {node} has another disk than the one that the cluster knows: it has forgotten its \
-         votes and what it acknowledged; remove it (`weir cluster rm {node} --yes`), then join with \
-         an empty directory, under a new number"
+        "the process that claims to be node {node} has another disk than node {node} of the \
+         cluster, for example a disk from before the cluster was restored from a backup; end that \
+         process and destroy its directory, then join with an empty directory, without a number"
+    )
+}
+
+/// The reason for rejecting a process that is not a member, and that expects another disk at the
+/// node `called`.
+pub(crate) fn earlier_cluster(node: u64, called: u64) -> String {
+    format!(
+        "the process that claims to be node {node} is of an earlier cluster with this id, in which \
+         node {called} has another disk: this cluster was restored from a backup; end that process \
+         and destroy its directory"
     )
 }
 

@@ -73,7 +73,7 @@ pub enum Role {
     Leader,
     /// The node follows a leader and votes.
     Follower,
-    /// The node requests votes.
+    /// The node requests votes, or it leads and no majority has acknowledged it for a second.
     Candidate,
     /// The node follows a leader and does not vote.
     Learner,
@@ -577,15 +577,9 @@ impl Node {
         let id = |id: Option<&_>| id.map(entry_id);
         Status {
             node: metrics.id,
-            role: match metrics.state {
-                _ if metrics.running_state.is_err() => Role::Ended,
-                _ if self.port.reports.is_removed() => Role::Removed,
-                _ if self.port.disk_space.is_full() => Role::Full,
-                ServerState::Leader => Role::Leader,
-                ServerState::Follower => Role::Follower,
-                ServerState::Candidate => Role::Candidate,
-                ServerState::Learner => Role::Learner,
-                ServerState::Shutdown => Role::Ended,
+            role: match self.role(&metrics) {
+                Role::Leader if !is_acknowledged(&metrics) => Role::Candidate,
+                role => role,
             },
             leader: leader_of(&metrics, &self.port),
             term: metrics.current_term,
@@ -614,6 +608,31 @@ impl Node {
         }
     }
 
+    /// The role of the node. A leader that no majority acknowledges is a leader here.
+    fn role(&self, metrics: &RaftMetrics<Types>) -> Role {
+        match metrics.state {
+            _ if metrics.running_state.is_err() => Role::Ended,
+            _ if self.is_removed() => Role::Removed,
+            _ if self.port.disk_space.is_full() => Role::Full,
+            ServerState::Leader => Role::Leader,
+            ServerState::Follower => Role::Follower,
+            ServerState::Candidate => Role::Candidate,
+            ServerState::Learner => Role::Learner,
+            ServerState::Shutdown => Role::Ended,
+        }
+    }
+
+    /// Whether a member has refused this node because it was removed from the cluster.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.port.reports.is_removed()
+    }
+
+    /// Waits until [`is_removed`](Self::is_removed) is true. Only one task may wait.
+    pub async fn removed(&self) {
+        self.port.reports.removed().await;
+    }
+
     /// The leader that this node knows: its number and its member.
     #[must_use]
     pub fn leader(&self) -> Option<(u64, Member)> {
@@ -627,7 +646,8 @@ impl Node {
     /// Whether this node acts as leader. Another node may already lead a later term.
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        self.status().role == Role::Leader
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        self.role(&metrics) == Role::Leader
     }
 
     /// Waits until this node has applied everything that any node acknowledged before the call. A
@@ -635,8 +655,12 @@ impl Node {
     /// the call; waiting calls share a round.
     ///
     /// # Errors
-    /// `Remote` with `NoLeader` if no leader is confirmed within `patience`.
+    /// `Remote` with `NoLeader` if no leader is confirmed within `patience`, or at once if this node
+    /// was removed.
     pub async fn linearize(&self, patience: Duration) -> Result<(), StoreError> {
+        if self.is_removed() {
+            return Err(no_leader("this node was removed from its cluster"));
+        }
         let number = self.reads.requested.fetch_add(1, Ordering::SeqCst) + 1;
         let rounds = async {
             let mut round = self.reads.round.lock().await;
@@ -906,7 +930,7 @@ impl Drop for Node {
 }
 
 /// The known leader. A core that waits for space reports itself or an earlier leader. A core does
-/// not forget a leader that is silent. A removed node has none.
+/// not forget a leader that is silent, or itself if no majority answers. A removed node has none.
 fn leader_of(metrics: &RaftMetrics<Types>, port: &Port) -> Option<u64> {
     if port.reports.is_removed() {
         return None;
@@ -915,8 +939,23 @@ fn leader_of(metrics: &RaftMetrics<Types>, port: &Port) -> Option<u64> {
         let before = metrics.current_leader.filter(|node| *node != metrics.id);
         return port.disk_space.leader().or(before);
     }
-    let leads = |node: &u64| *node == metrics.id || !port.contact.is_lost();
+    let leads = |node: &u64| {
+        if *node == metrics.id {
+            is_acknowledged(metrics)
+        } else {
+            !port.contact.is_lost()
+        }
+    };
     metrics.current_leader.filter(leads)
+}
+
+/// Whether a majority has acknowledged this leader recently. A new leader was just elected by one. A
+/// single voter is a majority.
+fn is_acknowledged(metrics: &RaftMetrics<Types>) -> bool {
+    let members = metrics.membership_config.membership();
+    let acked = metrics.last_quorum_acked;
+    members.voter_ids().count() < 2
+        || acked.is_none_or(|acked| acked.elapsed() <= LEADER_SILENCE_MAX)
 }
 
 /// Rejects a proposal on a full disk; the core does not see the proposal.

@@ -4,6 +4,7 @@
 //! the right receiver; a connection has one request at a time.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use crate::convert::{self, index_of, io_error};
 use crate::disk_space::{DiskSpace, FULL};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, HELLO_BYTES_MAX, Kind};
 use crate::machine::{self, StateMachine, StateMachineSnapshot, blocking};
-use crate::members::{ChangeError, Members, is_removed, other_disk, was_removed};
+use crate::members::{ChangeError, Members, earlier_cluster, is_removed, other_disk, was_removed};
 use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::secure::{self, AcceptedConnection, PLAIN, PeerCertificate, PeerTls};
@@ -139,7 +140,7 @@ pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
         let slot = slots.register(from);
         let number = slot.number();
         let task = connections.spawn(async move {
-            if let Err(error) = serve_connection(stream, &port, &slot).await {
+            if let Err(error) = serve_connection(stream, &port, &slot, from).await {
                 tracing::debug!(%error, "a connection of a peer has ended");
             }
         });
@@ -147,7 +148,12 @@ pub(crate) async fn serve(mut acceptor: Box<dyn Acceptor>, port: Arc<Port>) {
     }
 }
 
-async fn serve_connection(stream: Box<dyn Connection>, port: &Port, slot: &Slot) -> io::Result<()> {
+async fn serve_connection(
+    stream: Box<dyn Connection>,
+    port: &Port,
+    slot: &Slot,
+    from: IpAddr,
+) -> io::Result<()> {
     let accepted = secure::accept(stream, port.tls.as_ref());
     let (mut stream, certificate) = match timeout(HELLO_TIMEOUT, accepted).await?? {
         AcceptedConnection::Peer(stream, certificate) => (stream, certificate),
@@ -164,7 +170,7 @@ async fn serve_connection(stream: Box<dyn Connection>, port: &Port, slot: &Slot)
         let (kind, body) = join(&hello, port, certificate.as_ref(), slot).await;
         return frame::write(&mut stream, kind, hello.number, &body).await;
     }
-    let peer = match admit(&hello, port, certificate.as_ref()) {
+    let peer = match admit(&hello, port, certificate.as_ref(), from) {
         Ok(peer) => peer,
         Err(why) => {
             return frame::write(&mut stream, Kind::Refused, hello.number, why.as_bytes()).await;
@@ -364,11 +370,12 @@ const fn is_leader_request(kind: Kind) -> bool {
     )
 }
 
-/// Returns the hello of a peer that is admitted.
+/// Returns the hello of a peer that is admitted. `address` is that of its connection.
 fn admit(
     frame: &Frame,
     port: &Port,
     certificate: Option<&PeerCertificate>,
+    address: IpAddr,
 ) -> Result<Hello, String> {
     let identity = port.identity;
     if frame.kind != Kind::Hello {
@@ -395,15 +402,29 @@ fn admit(
         // A node that does not know the members yet accepts any node.
         certificate.check(port.members.address_of(hello.from).as_deref())?;
     }
-    // The peer expects another disk: this disk lacks votes or entries that the peer relies on.
-    if ![0, identity.incarnation].contains(&hello.to_incarnation) {
-        return Err(port.warn(other_disk(identity.node)));
-    }
-    let known = port.members.incarnation_of(hello.from).unwrap_or_default();
-    if ![0, hello.from_incarnation].contains(&known) {
-        return Err(port.warn(other_disk(hello.from)));
-    }
+    check_disks(&hello, port).inspect_err(|why| {
+        port.warn(format!("a connection from {address} was refused: {why}"));
+    })?;
     Ok(hello)
+}
+
+/// Checks that the peer and this node are on the disks that they expect of each other.
+fn check_disks(hello: &Hello, port: &Port) -> Result<(), String> {
+    let own = port.identity;
+    let known = port.members.incarnation_of(hello.from);
+    if known.is_some_and(|known| ![0, hello.from_incarnation].contains(&known)) {
+        return Err(other_disk(hello.from));
+    }
+    if [0, own.incarnation].contains(&hello.to_incarnation) {
+        return Ok(());
+    }
+    // This disk lacks votes or entries that the peer relies on, unless this node is a member, and the
+    // peer is none.
+    let is_member = port.members.address_of(own.node).is_some();
+    match known {
+        None | Some(0) if is_member => Err(earlier_cluster(hello.from, own.node)),
+        _ => Err(other_disk(own.node)),
+    }
 }
 
 /// Processes the report of a member, and returns the report of this node.
@@ -1008,7 +1029,9 @@ mod tests {
             .vote(vote_request(before.term + 9), option())
             .await
             .unwrap_err();
-        assert!(error.to_string().contains("has another disk"), "{error}");
+        let why = "node 2 is of an earlier cluster with this id, in which node 1 has another disk";
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(!error.to_string().contains("weir cluster rm"), "{error}");
         for (cluster, from, to, why) in [
             ([6; 16], 2, 1, "this node belongs to another cluster"),
             (CLUSTER, 2, 3, "another node listens at this address"),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use weir_store::LogIndex;
 use weir_store::replica::{DirectoryReport, EntryId, Replica};
 
@@ -36,6 +36,8 @@ pub(crate) struct Reports {
     older: watch::Sender<Option<String>>,
     /// Whether a member has reported that this node was removed. Never reset: a number is used once.
     is_removed: AtomicBool,
+    /// Wakes the task in [`Reports::removed`].
+    removal: Notify,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl Reports {
             saving: Arc::default(),
             older: watch::Sender::new(None),
             is_removed: AtomicBool::new(false),
+            removal: Notify::new(),
         }
     }
 
@@ -93,15 +96,23 @@ impl Reports {
 
     /// Records that a member has refused this node, with this reason.
     pub(crate) fn record_refusal(&self, why: &str) {
-        let removed = was_removed(self.node());
-        if why.contains(&removed) && !self.is_removed.swap(true, Ordering::Relaxed) {
-            tracing::error!("{removed}; end this process");
+        let is_removal = why.contains(&was_removed(self.node()));
+        if is_removal && !self.is_removed.swap(true, Ordering::Relaxed) {
+            self.removal.notify_one();
         }
     }
 
     /// Whether a member has refused this node because it was removed.
     pub(crate) fn is_removed(&self) -> bool {
         self.is_removed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a member has refused this node because it was removed. For one task.
+    pub(crate) async fn removed(&self) {
+        while !self.is_removed() {
+            // Returns at once if the refusal arrived after the check.
+            self.removal.notified().await;
+        }
     }
 
     /// See [`Replica::observe_clock`].

@@ -651,7 +651,9 @@ async fn a_process_with_another_engine_does_not_join() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn impossible_joins_are_refused_without_effect() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
-    let members = cluster.members.clone();
+    let mut members = cluster.members.clone();
+    let first = members.get_mut(&1).unwrap();
+    "weir://a:1 http://b:2".clone_into(&mut first.client);
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.create().await;
     let leader = cluster.leader().await;
@@ -699,9 +701,17 @@ async fn impossible_joins_are_refused_without_effect() {
         ),
         (known(2, [9; 16]), "belongs to another cluster"),
         (known(7, CLUSTER), "node 7 is no longer a member"),
-        (known(2, CLUSTER), "node 2 has another disk"),
+        (known(2, CLUSTER), "has another disk than node 2"),
         (taken, "an empty directory cannot be that node"),
         (join_request(&peer), "has the peer address"),
+        (
+            with_client("https://c:3 weir://a:1"),
+            "has the client address weir://a:1; use another one (`--native HOST:PORT`)",
+        ),
+        (
+            with_client("http://b:2"),
+            "has the client address http://b:2; use another one (`--http HOST:PORT`)",
+        ),
         (long, "256 bytes are too long"),
         (high, "is too large"),
         (unsynced, "start the node with --durability group"),
@@ -743,6 +753,33 @@ async fn impossible_joins_are_refused_without_effect() {
     for node in 1..=3 {
         cluster.stop(node).await;
     }
+}
+
+/// An empty directory gets the remedy that fits a number that no node has used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_reserved_number_is_named_to_an_empty_directory() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.leader().await;
+    let peer = cluster.members[&1].peer.clone();
+    let number = cluster.nodes[&1].reserve("127.0.0.1:1").await.unwrap();
+    let text = request_join(&peer, &join_request("127.0.0.1:1"))
+        .await
+        .unwrap_err();
+    assert!(text.contains(&format!("`--node {number}`")), "{text}");
+    let mut elsewhere = join_request("127.0.0.1:2");
+    elsewhere.node = Some(number);
+    let text = request_join(&peer, &elsewhere).await.unwrap_err();
+    let expected = format!("the number {number} is reserved for a node with the peer address");
+    assert!(text.contains(&expected), "{text}");
+    let mut reserved = join_request("127.0.0.1:1");
+    reserved.node = Some(number);
+    assert_eq!(request_join(&peer, &reserved).await.unwrap().node, number);
+    // The number now belongs to a disk.
+    let text = request_join(&peer, &reserved).await.unwrap_err();
+    assert!(text.contains("it has forgotten its votes"), "{text}");
+    cluster.stop(1).await;
 }
 
 /// Each of these changes is rejected with a text, and the cluster continues.
