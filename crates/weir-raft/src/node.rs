@@ -38,7 +38,7 @@ use crate::peer::{self, BODIES_BYTES_MAX, Contact, Port};
 use crate::repair::Repairs;
 use crate::reports::Reports;
 use crate::secure::PeerTls;
-use crate::settings;
+use crate::settings::{self, LEADER_SILENCE_MAX};
 use crate::storage::LogStore;
 use crate::transport::{Acceptor, Tcp, Transport};
 use crate::types::{Batch, Member, Membership, OnResult, Types};
