@@ -38,8 +38,9 @@ enum Verb {
     #[command(after_long_help = "\
 RIGHT is a list of rights, separated by commas, followed by patterns of topics: 'put,read orders.**'.
 The rights are create, destroy, put, delete, read, group, program, admin and all. In a pattern, `*`
-matches one part of a name between dots; `**` at the end matches one or more parts. Everything that no
-right allows is denied.
+matches one part of a name between dots; `**` at the end matches one or more parts. Only a pattern that
+begins with a dot matches the topics of the store, as in 'read .weir.audit'. Everything that no right
+allows is denied.
 
 Examples:
   weir token create loader --right 'create,put orders.**' --right 'read stock.*'
