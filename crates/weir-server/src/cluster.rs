@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
+use weir_core::ErrorCode;
 use weir_protocol::{Consistency, StatusValue};
 use weir_raft::{JoinRequest, Node, NodeConfig, Role, Status};
 use weir_store::{OpenOptions, Store, StoreError};
@@ -228,6 +230,18 @@ impl ClusterNode {
         ![Role::Ended, Role::Removed].contains(&self.node.status().role)
     }
 
+    /// Fails with `NoLeader` if this node was removed from its cluster. Its state becomes stale, and
+    /// it never has a leader again, so its clients must use another node.
+    pub(crate) fn check_is_member(&self) -> Result<(), StoreError> {
+        if !self.node.is_removed() {
+            return Ok(());
+        }
+        Err(StoreError::Remote {
+            code: ErrorCode::NoLeader,
+            text: "this node was removed from its cluster; use another node".to_owned(),
+        })
+    }
+
     /// Stops the consensus and closes the store.
     pub fn close(&self) -> Result<(), ClusterError> {
         Ok(self.runtime.block_on(self.node.shut_down())?)
@@ -286,7 +300,8 @@ impl ClusterNode {
         (status.term, status.leader, lines.join("\n"))
     }
 
-    /// Returns a channel that reports each change of the members or their addresses.
+    /// Returns a channel that reports each change of the members or their addresses, and the removal
+    /// of this node.
     pub(crate) fn subscribe_members(&self) -> watch::Receiver<BTreeMap<u64, Member>> {
         self.members.clone()
     }
@@ -340,12 +355,21 @@ impl ClusterNode {
     }
 }
 
-/// Sends the members to the channel at each change, until the consensus ends.
+/// Sends the members to the channel at each change, and when this node was removed, until the
+/// consensus ends. A removed node does not learn its last members.
 async fn observe(node: Arc<Node>, members: watch::Sender<BTreeMap<u64, Member>>) {
     let mut current = BTreeMap::new();
-    while let Ok(now) = node.members_other_than(&current).await {
-        current.clone_from(&now);
-        members.send_replace(now);
+    let mut removed = pin!(node.removed());
+    let mut is_removed = false;
+    loop {
+        tokio::select! {
+            () = &mut removed, if !is_removed => is_removed = true,
+            changed = node.members_other_than(&current) => match changed {
+                Ok(now) => current = now,
+                Err(_) => return,
+            },
+        }
+        members.send_replace(current.clone());
     }
 }
 

@@ -301,6 +301,23 @@ impl Security {
         right: Right,
         topic: &str,
     ) -> Result<(), Denied> {
+        self.authorize_and_record(principal, right, topic, right.is_administration())
+    }
+
+    /// As [`authorize`](Self::authorize), for a request for the status or the metrics, which needs
+    /// the right `admin`. The audit has no record of an allowed one: the record would change the
+    /// state that the request reads.
+    pub(crate) fn authorize_status(&self, principal: &Principal) -> Result<(), Denied> {
+        self.authorize_and_record(principal, Right::Admin, "", false)
+    }
+
+    fn authorize_and_record(
+        &self,
+        principal: &Principal,
+        right: Right,
+        topic: &str,
+        records_allowed: bool,
+    ) -> Result<(), Denied> {
         let allowed = self.check_right(principal, right, topic);
         match allowed {
             Ok(()) => {}
@@ -309,7 +326,7 @@ impl Security {
         }
         if let Some(audit) = &self.audit {
             let decision = match allowed {
-                Ok(()) if right.is_administration() => Some(Decision::Allowed),
+                Ok(()) if records_allowed => Some(Decision::Allowed),
                 Ok(()) => None,
                 Err(ErrorCode::Unauthenticated) => Some(Decision::Unauthenticated),
                 Err(_) => Some(Decision::Denied),

@@ -30,7 +30,9 @@ use crate::resources::context::{Call, Edge, Peer, denial, milliseconds, over_rat
 use crate::resources::events::{self, write};
 use crate::resources::route::{self, Matched, Resource};
 use crate::resources::table::{BodyMax, Operation, Row, Table};
-use crate::resources::{batch, consistency, ds, framing, groups, openapi, ops, programs, topics};
+use crate::resources::{
+    batch, consistency, ds, framing, groups, openapi, ops, problems, programs, topics,
+};
 use crate::security::{Principal, Right};
 
 /// The tables of all resources, the most requested first.
@@ -238,14 +240,22 @@ impl Edge {
                 .admit(&call.principal, 1, length.unwrap_or(0))
                 .map_err(over_rate)?;
             let topic = &call.matched.topic;
+            let is_status = matches!(call.matched.resource, Resource::Status | Resource::Metrics);
             // The items of a batch decide whether it needs the right to write, to delete, or both.
             let items_decide = (call.matched.resource == Resource::Transactions
                 || framing::is_batch(call))
                 && security.has(&call.principal, Right::Delete, topic);
-            if !items_decide || security.has(&call.principal, right, topic) {
+            if is_status {
+                let allowed = self.shared.authorize_status(&call.principal);
+                allowed.map_err(|denied| denial(denied, topic))?;
+            } else if !items_decide || security.has(&call.principal, right, topic) {
                 let allowed = self.shared.authorize(&call.principal, right, topic);
                 allowed.map_err(|denied| denial(denied, topic))?;
                 call.checked_right = Some(right);
+            }
+            if !is_status {
+                let is_member = self.shared.check_is_member();
+                is_member.map_err(|error| problems::of_store(&error))?;
             }
         }
         let head = &call.head;

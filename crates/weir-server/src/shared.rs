@@ -109,6 +109,13 @@ impl Shared {
         }
     }
 
+    /// Fails if this server is a node that was removed from its cluster. Every request is checked
+    /// here, except writes of the native port, which the log refuses, and requests for the status.
+    pub(crate) fn check_is_member(&self) -> Result<(), StoreError> {
+        let node = self.cluster.as_ref();
+        node.map_or(Ok(()), |node| node.check_is_member())
+    }
+
     /// Admits intentions of this many bytes to their lane of the queue. `None`: the limit is
     /// reached.
     pub(crate) fn admit(&self, intentions: &[Intention<'_>], bytes: usize) -> Option<Permit> {
@@ -135,6 +142,11 @@ impl Shared {
         topic: &str,
     ) -> Result<(), Denied> {
         self.security.authorize(principal, right, topic)
+    }
+
+    /// As [`authorize`](Self::authorize), for a request for the status or the metrics.
+    pub(crate) fn authorize_status(&self, principal: &Principal) -> Result<(), Denied> {
+        self.security.authorize_status(principal)
     }
 
     /// Whether clients should send requests to this server. `/readyz`, `weir_ready` and the

@@ -19,7 +19,7 @@ use weir_protocol::{
 use super::answers::Answers;
 use super::buffer::{Outgoing, Received};
 use super::listeners::Listeners;
-use super::refuse::Refused;
+use super::refuse::{self, Refused};
 use super::{Port, reached};
 use crate::cluster::Member;
 use crate::connections::Slot;
@@ -126,7 +126,7 @@ fn poll_pause(polls: u32) -> Duration {
 enum Event {
     Progress,
     Superseded,
-    /// The members of the cluster have changed.
+    /// The members of the cluster have changed, or this node was removed from it.
     Members,
     Drain,
     /// The stream is broken, or the server ends.
@@ -135,7 +135,8 @@ enum Event {
 
 type Members = Option<watch::Receiver<BTreeMap<u64, Member>>>;
 
-/// Waits until the members of the cluster change. Returns the receiver for the next wait.
+/// Waits until the members of the cluster change, or this node was removed from it. Returns the
+/// receiver for the next wait.
 async fn changed(mut members: Members) -> Members {
     if let Some(receiver) = &mut members
         && receiver.changed().await.is_ok()
@@ -538,10 +539,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.claims.stop_waiting();
     }
 
-    /// Sends CONFIG again.
+    /// Sends CONFIG again. A removed node never gets the records that listeners and claims wait for,
+    /// so it ends them.
     fn members_changed(&mut self) {
-        if self.state.phase() == State::Open && self.closing == Closing::No {
-            self.send_config();
+        if self.state.phase() != State::Open || self.closing != Closing::No {
+            return;
+        }
+        self.send_config();
+        if let Err(error) = self.port.shared.check_is_member() {
+            let refused = refuse::of_store(&error);
+            let (encoder, out) = (&mut self.encoder, &mut self.out);
+            self.listeners.end(Some(&refused), encoder, out);
+            self.claims.stop_waiting();
         }
     }
 

@@ -63,9 +63,11 @@ impl EventStream {
         self.changes.borrow_and_update();
     }
 
-    /// Whether the server is draining.
+    /// Whether the server is draining, or is a node that was removed from its cluster. Clients must
+    /// use another server.
     pub(super) fn is_draining(&self) -> bool {
-        *self.phase.borrow() >= Phase::Draining
+        let is_removed = self.edge.shared.check_is_member().is_err();
+        is_removed || *self.phase.borrow() >= Phase::Draining
     }
 
     /// Whether the stream has reached its maximum age.

@@ -343,12 +343,18 @@ fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
 fn not_ready(shared: &Shared) -> Problem {
     let draining = shared.phase() != Phase::Open;
     let failure = shared.store.failure();
+    let is_removed = shared.check_is_member().is_err();
     let (kind, code, detail) = match &failure {
         Some(failure) => (Kind::ReadOnly, ErrorCode::IoFatal, failure.as_str()),
         None if draining => (
             Kind::Draining,
             ErrorCode::Draining,
             ErrorCode::Draining.sentence(),
+        ),
+        None if is_removed => (
+            Kind::NoLeader,
+            ErrorCode::NoLeader,
+            "this node was removed from its cluster",
         ),
         None => (
             Kind::ReadOnly,

@@ -68,7 +68,8 @@ impl Right {
         }
     }
 
-    /// Whether each use of the right is recorded in the audit log, even if allowed.
+    /// Whether each use of the right is recorded in the audit log, even if allowed. Reads of the
+    /// status and the metrics are not.
     pub(crate) const fn is_administration(self) -> bool {
         matches!(
             self,

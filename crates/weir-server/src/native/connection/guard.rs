@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::ErrorCode;
 
 use super::Connection;
-use crate::native::refuse::Refused;
+use crate::native::refuse::{self, Refused};
 use crate::security::{Denied, EVERY_TOPIC, Right};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -39,12 +39,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.check_right(right, topic)
     }
 
-    /// Checks that the principal has the right, without a charge to its rate limit.
+    /// Checks that the principal has the right, without a charge to its rate limit, and that this
+    /// node was not removed from its cluster.
     pub(super) fn check_right(&self, right: Right, topic: &str) -> Result<(), Refused> {
         let shared = &self.port.shared;
         shared
             .authorize(&self.principal, right, topic)
-            .map_err(|denied| refused(denied, topic))
+            .map_err(|denied| refused(denied, topic))?;
+        let is_member = shared.check_is_member();
+        is_member.map_err(|error| refuse::of_store(&error))
+    }
+
+    /// Checks a request for the status. A removed node answers it too.
+    pub(super) fn check_status(&self) -> Result<(), Refused> {
+        self.check_rate(1, 0)?;
+        let allowed = self.port.shared.authorize_status(&self.principal);
+        allowed.map_err(|denied| refused(denied, ""))
     }
 
     /// Checks that a request of this many items and bytes keeps to the rate limit of the principal.

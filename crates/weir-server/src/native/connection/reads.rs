@@ -98,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.send(&Packet::tagged(tag, answer));
             }
             Message::Status => {
-                self.check_request(Right::Admin, "")?;
+                self.check_status()?;
                 let shared = Arc::clone(&self.port.shared);
                 let lines = self.blocking(move |_| Ok(status_lines(&shared))).await?;
                 self.send(&Packet::tagged(
