@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir::{ConnectOptions, ErrorCode, Weir};
+use weir::{ClusterStatus, ConnectOptions, ErrorCode, MemberStatus, Weir};
 use weir_server::cluster::ClusterNode;
 use weir_server::{Address, ServerConfig};
 
@@ -36,13 +36,17 @@ const NODES: u16 = 3;
 const PORT: u16 = 7070;
 /// Difference between the first ports of two consecutive nodes.
 const PORT_STEP: u16 = 10;
+/// The line in the file of a node that was removed from the cluster.
+const REMOVED_LINE: &str =
+    "# Removed from the cluster: `weir cluster local` does not start this node.";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Node N has its data in DIR/node-N, its settings in DIR/node-N.toml and its log in DIR/node-N.log. A
 second call with an existing directory restarts its nodes. The command prints a line for each
 node, then the address of all nodes for `--at`, and runs until Ctrl-C or SIGTERM.
-If a node ends, the command prints the command line that restarts this node.
+If a node ends, the command prints the command line that restarts this node. The command does not start
+a node that was removed (`weir cluster rm`).
 
 Examples:
   weir cluster local --nodes 3 --data ./trial
@@ -82,6 +86,8 @@ struct LocalNode {
     config: ServerConfig,
     /// The level of `--durability`. The nodes inherit a level from other sources.
     durability: Option<String>,
+    /// Whether the node was removed from the cluster.
+    is_removed: bool,
 }
 
 impl LocalNode {
@@ -95,7 +101,16 @@ impl LocalNode {
             log: data.join(format!("node-{number}.log")),
             config: ServerConfig::default(),
             durability: (durability.origin == "flag").then(level),
+            is_removed: false,
         }
+    }
+
+    /// Notes in the file of the node that it was removed, so that no later call starts it.
+    fn record_removal(&self) -> anyhow::Result<()> {
+        let failed = || format!("cannot note the removal in {}", self.file.display());
+        let file = std::fs::OpenOptions::new().append(true).open(&self.file);
+        let mut file = file.failed(failed)?;
+        writeln!(file, "{REMOVED_LINE}").failed(failed)
     }
 
     fn native(&self) -> String {
@@ -214,48 +229,22 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
         signal_hook::flag::register(signal, Arc::clone(&end)).failed(what)?;
     }
     let nodes = prepare(caller, args)?;
-    nodes.iter().try_for_each(check_free)?;
-    let mut all = RunningNodes(Vec::new());
-    for node in &nodes {
-        // A new node joins the earlier ones, so they must be running.
-        let is_new = !ClusterNode::is_node(&node.directory).failed(what)?;
-        all.0.push(StartedNode::new(node)?);
-        if is_new && !wait(&mut all, &end, node)? {
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
-    for node in &nodes {
-        if !wait(&mut all, &end, node)? {
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
-    let mut text = String::new();
-    for started in &all.0 {
-        let config = &started.node.config;
-        let http = config.http.unwrap_or(Address(any_port(0)));
-        let _ = writeln!(
-            text,
-            "node {}  pid {}  http://{http}  weir://{}",
-            started.node.number,
-            started.child.id(),
-            started.node.native()
-        );
-    }
-    let hosts: Vec<_> = nodes.iter().map(LocalNode::native).collect();
-    let _ = writeln!(text, "--at weir://{}", hosts.join(","));
+    check_free(&nodes)?;
+    let Some(mut all) = start(caller, &nodes, &end)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let text = addresses(&all);
     let mut out = std::io::stdout();
     stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
     while !end.load(Ordering::Relaxed) {
+        let mut ended = Vec::new();
         for started in &mut all.0 {
             if let Some(status) = started.poll_end() {
-                let node = &started.node;
-                let text = format!(
-                    "node {} has ended ({status}); start it again: {}",
-                    node.number,
-                    node.command()
-                );
-                note(false, &text);
+                ended.push((started.node.clone(), status));
             }
+        }
+        for (node, status) in ended {
+            report_end(&all, &node, status)?;
         }
         if all.0.iter().all(|started| started.ended.is_some()) {
             let failure = Failure::new(
@@ -274,6 +263,86 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
+/// Starts all nodes that were not removed, and waits until they vote. Returns `None` if the user
+/// asked for the end.
+fn start(
+    caller: &Caller,
+    nodes: &[LocalNode],
+    end: &AtomicBool,
+) -> anyhow::Result<Option<RunningNodes>> {
+    let mut all = RunningNodes(Vec::new());
+    let members = nodes.iter().filter(|node| !node.is_removed);
+    for node in members.clone() {
+        // A new node joins the earlier ones, so they must be running.
+        let is_new = !ClusterNode::is_node(&node.directory)
+            .failed(|| format!("cannot start node {}", node.number))?;
+        all.0.push(StartedNode::new(node)?);
+        if is_new && wait(&mut all, end, node)?.is_none() {
+            return Ok(None);
+        }
+    }
+    for node in members {
+        match wait(&mut all, end, node)? {
+            None => return Ok(None),
+            Some(NodeState::Removed) => {
+                let is_it = |started: &StartedNode| started.node.number == node.number;
+                let (removed, others) = all.0.drain(..).partition(is_it);
+                all.0 = others;
+                drop(RunningNodes(removed));
+                node.record_removal()?;
+                let number = node.number;
+                let text =
+                    format!("node {number} was removed from the cluster, so it is not started");
+                note(caller.quiet, &text);
+            }
+            Some(NodeState::Voter | NodeState::Starting) => {}
+        }
+    }
+    Ok(Some(all))
+}
+
+/// A line for each node, and a line with the addresses of all nodes.
+fn addresses(all: &RunningNodes) -> String {
+    let mut text = String::new();
+    for started in &all.0 {
+        let config = &started.node.config;
+        let http = config.http.unwrap_or(Address(any_port(0)));
+        let _ = writeln!(
+            text,
+            "node {}  pid {}  http://{http}  weir://{}",
+            started.node.number,
+            started.child.id(),
+            started.node.native()
+        );
+    }
+    let hosts: Vec<_> = all.0.iter().map(|started| started.node.native()).collect();
+    let _ = writeln!(text, "--at weir://{}", hosts.join(","));
+    text
+}
+
+/// Prints that a node has ended, and how to restart the node if it was not removed.
+fn report_end(all: &RunningNodes, node: &LocalNode, status: ExitStatus) -> anyhow::Result<()> {
+    let number = node.number;
+    let mut others = statuses(all);
+    others.retain(|other| !other.members.is_empty() && member(other, number).is_none());
+    if others.is_empty() {
+        let command = node.command();
+        let text = format!("node {number} has ended ({status}); start it again: {command}");
+        note(false, &text);
+        return Ok(());
+    }
+    // Another node may lag, so only the leader confirms a removal.
+    if others.iter().any(|other| other.role == "leader") {
+        node.record_removal()?;
+    }
+    let text = format!(
+        "node {number} was removed from the cluster, and its process has ended ({status}); do not \
+         start it again"
+    );
+    note(false, &text);
+    Ok(())
+}
+
 const fn any_port(port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
@@ -288,7 +357,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
         if !node.file.exists() {
             break;
         }
-        node.config = read(&node)?;
+        read(&mut node)?;
         nodes.push(node);
     }
     let refused = |why: String, advice: String| {
@@ -308,7 +377,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
             nodes.push(node);
         }
         // The files keep the ports, so they are written only if the ports can be used.
-        nodes.iter().try_for_each(check_free)?;
+        check_free(&nodes)?;
         std::fs::create_dir_all(data).failed(what)?;
         let peers: Vec<_> = nodes.iter().filter_map(|node| node.config.peer).collect();
         // The file of the first node is the last one: without it, the next call writes all of them.
@@ -331,9 +400,13 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
         let advice = "omit `--port`, edit the files of all nodes, or name another directory";
         return Err(refused(why, advice.to_owned()).into());
     }
-    if let Some(first) = nodes.first()
-        && !ClusterNode::is_node(&first.directory).failed(what)?
-    {
+    for node in &nodes {
+        // Without its directory, the first node must not start another cluster.
+        if ClusterNode::is_node(&node.directory).failed(what)? {
+            return Ok(nodes);
+        }
+    }
+    if let Some(first) = nodes.first() {
         let at = first.directory.display().to_string();
         init::init(caller, &at, &first.config, Some(first.number), false)?;
     }
@@ -372,27 +445,38 @@ fn ports(args: &LocalArgs) -> anyhow::Result<Vec<[u16; 3]>> {
     Ok(free)
 }
 
-/// Checks that no process serves the node, and that its ports are free.
-fn check_free(node: &LocalNode) -> anyhow::Result<()> {
-    let what = || format!("cannot start node {}", node.number);
-    let directory = node.directory.display();
-    if let Some(pid) = place::owner(&node.directory) {
-        return Err(Failure::new(ErrorCode::Locked, what())
-            .because(format!(
-                "process {pid} has {directory} open: the cluster runs already"
-            ))
-            .advise(format!("use it, or end its processes first: `kill {pid}`"))
+/// Checks that no process serves one of the nodes, and that the ports of the nodes are free.
+fn check_free(nodes: &[LocalNode]) -> anyhow::Result<()> {
+    let (mut open, mut pids) = (Vec::new(), Vec::new());
+    for node in nodes {
+        if let Some(pid) = place::owner(&node.directory) {
+            let directory = node.directory.display();
+            open.push(format!("process {pid} has {directory} open"));
+            pids.push(pid.to_string());
+        }
+    }
+    if !open.is_empty() {
+        let what = "cannot start the cluster".to_owned();
+        let (open, pids) = (open.join(", "), pids.join(" "));
+        return Err(Failure::new(ErrorCode::Locked, what)
+            .because(format!("{open}: the cluster runs already"))
+            .advise(format!("use it, or end its processes first: `kill {pids}`"))
             .into());
     }
-    let ServerConfig {
-        http, native, peer, ..
-    } = &node.config;
-    for address in [http, native, peer].into_iter().flatten() {
-        if let Err(error) = TcpListener::bind(address.0) {
-            return Err(Failure::new(ErrorCode::AddressTaken, what())
-                .because(format!("cannot listen at {address}: {error}"))
-                .advise("give another first port and another directory: `--port PORT --data DIR`")
-                .into());
+    for node in nodes.iter().filter(|node| !node.is_removed) {
+        let ServerConfig {
+            http, native, peer, ..
+        } = &node.config;
+        for address in [http, native, peer].into_iter().flatten() {
+            if let Err(error) = TcpListener::bind(address.0) {
+                let what = format!("cannot start node {}", node.number);
+                return Err(Failure::new(ErrorCode::AddressTaken, what)
+                    .because(format!("cannot listen at {address}: {error}"))
+                    .advise(
+                        "give another first port and another directory: `--port PORT --data DIR`",
+                    )
+                    .into());
+            }
         }
     }
     Ok(())
@@ -424,8 +508,8 @@ fn text(node: &LocalNode, peers: &[Address]) -> String {
     text
 }
 
-/// Reads the ports of a node from its configuration file.
-fn read(node: &LocalNode) -> anyhow::Result<ServerConfig> {
+/// Reads the ports of a node from its configuration file, and whether it was removed.
+fn read(node: &mut LocalNode) -> anyhow::Result<()> {
     let shown = node.file.display().to_string();
     let text = std::fs::read_to_string(&node.file).failed(|| format!("cannot read {shown}"))?;
     let wrong = |why: String| {
@@ -444,11 +528,27 @@ fn read(node: &LocalNode) -> anyhow::Result<ServerConfig> {
         };
         (key.set)(&mut config, value).map_err(|error| wrong(error.to_string()))?;
     }
-    Ok(config)
+    node.config = config;
+    node.is_removed = text.lines().any(|line| line == REMOVED_LINE);
+    Ok(())
 }
 
-/// Waits until a node votes and knows a leader. Returns `false` if the user asked for the end.
-fn wait(all: &mut RunningNodes, end: &AtomicBool, node: &LocalNode) -> anyhow::Result<bool> {
+/// What the cluster knows about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeState {
+    /// The node does not vote yet, or no leader is known.
+    Starting,
+    Voter,
+    Removed,
+}
+
+/// Waits until a node votes and knows a leader, or is found to be removed. Returns `None` if the
+/// user asked for the end.
+fn wait(
+    all: &mut RunningNodes,
+    end: &AtomicBool,
+    node: &LocalNode,
+) -> anyhow::Result<Option<NodeState>> {
     let until = Instant::now() + START_TIMEOUT;
     let failure = || {
         let what = format!("node {} is not a part of the cluster", node.number);
@@ -465,8 +565,9 @@ fn wait(all: &mut RunningNodes, end: &AtomicBool, node: &LocalNode) -> anyhow::R
                 return Err(failure().because(why).into());
             }
         }
-        if is_voter(node) {
-            return Ok(true);
+        let state = state(all, node);
+        if state != NodeState::Starting {
+            return Ok(Some(state));
         }
         if Instant::now() >= until {
             let why = format!("it did not start within {} s", START_TIMEOUT.as_secs());
@@ -474,20 +575,48 @@ fn wait(all: &mut RunningNodes, end: &AtomicBool, node: &LocalNode) -> anyhow::R
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    Ok(false)
+    Ok(None)
 }
 
-fn is_voter(node: &LocalNode) -> bool {
+/// The state of a node, as the leader knows it. If no node of this command leads, the node itself
+/// must know a leader, which is a node that joined later.
+fn state(all: &RunningNodes, node: &LocalNode) -> NodeState {
+    // Checked first: the leader knows every node whose directory has a number.
+    let has_joined = ClusterNode::is_node(&node.directory).is_ok_and(|is_node| is_node);
+    let statuses = statuses(all);
+    let own = statuses.iter().find(|status| status.node == node.number);
+    let leader = own.and_then(|own| own.leader);
+    if let Some(leading) = statuses.iter().find(|status| status.role == "leader") {
+        return match member(leading, node.number) {
+            None if has_joined => NodeState::Removed,
+            Some(member) if member.votes && leader.is_some() => NodeState::Voter,
+            _ => NodeState::Starting,
+        };
+    }
+    let mut numbers = all.0.iter().map(|started| started.node.number);
+    let leads_elsewhere = leader.is_some_and(|leader| numbers.all(|number| number != leader));
+    let own = own.and_then(|own| member(own, node.number));
+    match own {
+        Some(own) if leads_elsewhere && own.votes => NodeState::Voter,
+        _ => NodeState::Starting,
+    }
+}
+
+/// A member, as the node with this status knows it.
+fn member(status: &ClusterStatus, number: u64) -> Option<&MemberStatus> {
+    status.members.iter().find(|member| member.node == number)
+}
+
+/// The status of each running node that answers.
+fn statuses(all: &RunningNodes) -> Vec<ClusterStatus> {
     let mut options = ConnectOptions::default();
     options.connect_timeout = Duration::from_secs(1);
     options.patience = Duration::from_secs(1);
-    let url = format!("weir://{}", node.native());
-    let status = Weir::connect_with(&url, &options).and_then(|weir| weir.status());
-    let Ok(status) = status else { return false };
-    let cluster = status.server.and_then(|server| server.cluster);
-    cluster.is_some_and(|cluster| {
-        let mut members = cluster.members.iter();
-        let votes = members.any(|member| member.node == node.number && member.votes);
-        votes && cluster.leader.is_some()
-    })
+    let running = all.0.iter().filter(|started| started.ended.is_none());
+    let status = |started: &StartedNode| {
+        let url = format!("weir://{}", started.node.native());
+        let status = Weir::connect_with(&url, &options).and_then(|weir| weir.status());
+        status.ok()?.server?.cluster
+    };
+    running.filter_map(status).collect()
 }

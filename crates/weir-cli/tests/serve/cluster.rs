@@ -123,10 +123,16 @@ impl Cluster {
         self.end_by(node, "TERM")
     }
 
-    fn end_by(&mut self, node: u64, name: &str) -> String {
-        assert!(signal(self.nodes[&node].pid, name));
+    /// The next line of the command on standard error.
+    pub(crate) fn next_note(&mut self) -> String {
         let mut line = String::new();
         self.notes.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn end_by(&mut self, node: u64, name: &str) -> String {
+        assert!(signal(self.nodes[&node].pid, name));
+        let line = self.next_note();
         let text = format!("node {node} has ended");
         assert!(line.contains(&text), "{line}");
         let (_, command) = line.trim().split_once("start it again: weir ").unwrap();

@@ -109,6 +109,50 @@ fn cluster_local_rejects_a_configuration_that_it_cannot_run() {
 }
 
 #[test]
+fn cluster_local_names_a_removed_node_and_does_not_start_it_again() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let mut cluster = Cluster::start(place, 3);
+    let pids: Vec<_> = cluster.nodes.values().map(|node| node.pid).collect();
+    let pids: Vec<_> = pids
+        .iter()
+        .map(|pid| format!("process {pid} has"))
+        .collect();
+    let expected: Vec<_> = pids.iter().map(String::as_str).collect();
+    fails(place, "cluster local --data nodes", &expected);
+
+    let remove = |cluster: &Cluster| {
+        let leader = cluster.leader();
+        let mut others = cluster.nodes.keys().filter(|node| **node != leader);
+        let gone = *others.next().unwrap();
+        let line = format!("cluster rm {gone} --yes --at {}", cluster.at);
+        let (code, _, printed) = run(place, &line);
+        assert_eq!(code, 0, "{printed}");
+        gone
+    };
+    let gone = remove(&cluster);
+    assert!(signal(cluster.nodes[&gone].pid, "TERM"));
+    let line = cluster.next_note();
+    let expected = format!("node {gone} was removed from the cluster");
+    assert!(line.contains(&expected), "{line}");
+    assert!(!line.contains("weir serve"), "{line}");
+    drop(cluster);
+    let cluster = Cluster::start(place, 3);
+    assert_eq!(cluster.nodes.len(), 2);
+    assert!(!cluster.nodes.contains_key(&gone));
+
+    // All processes end together, so the command does not see that this node was removed.
+    let gone = remove(&cluster);
+    drop(cluster);
+    let mut cluster = Cluster::start(place, 3);
+    assert_eq!(cluster.nodes.len(), 1);
+    let line = cluster.next_note();
+    let expected = format!("node {gone} was removed from the cluster, so it is not started");
+    assert!(line.contains(&expected), "{line}");
+    assert!(!cluster.at.contains(','), "{}", cluster.at);
+}
+
+#[test]
 fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_cannot_reach() {
     let place = tempfile::tempdir().unwrap();
     let peer = free();
