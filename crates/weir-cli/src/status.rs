@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use weir::{BudgetStatus, Store, Weir};
+use weir::{BudgetStatus, ErrorCode, Store, Weir};
 
 use crate::bytes::hex;
 use crate::caller::Caller;
@@ -37,7 +37,8 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "writable",
         "bool",
-        "whether the store accepts writes, null: it is open for reading only",
+        "whether the store accepts writes (in a cluster: whether the node knows a leader), null: it is \
+         open for reading only",
     ),
     field(
         "cause",
@@ -161,6 +162,9 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let read_only = weir.local().is_some_and(Store::is_read_only);
     let (counts, server) = (status.stats, status.server.as_ref());
     let cluster = server.and_then(|server| server.cluster.as_ref());
+    let leaderless = cluster.filter(|cluster| cluster.leader.is_none());
+    let no_leader = leaderless.map(|_| ErrorCode::NoLeader.sentence().to_owned());
+    let cause = status.poison_cause.or(no_leader);
     out.row(&[
         Cell::Text(Cow::Borrowed(&caller.settings.at.value)),
         Cell::Text(durability.name().into()),
@@ -168,9 +172,9 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         if read_only {
             Cell::Nothing
         } else {
-            Cell::Flag(status.poison_cause.is_none())
+            Cell::Flag(cause.is_none())
         },
-        text(status.poison_cause),
+        text(cause),
         text(status.checkpoint_failure),
         count(cluster.map(|cluster| cluster.node)),
         text(cluster.map(|cluster| cluster.role.clone())),

@@ -11,7 +11,7 @@ use weir::{ClusterStatus, ConnectOptions, ErrorCode, MemberStatus, Weir};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access, Location};
-use crate::report::{Failure, FailureContext, note};
+use crate::report::{Failure, FailureContext, note, print_failure};
 
 /// Maximum time for the response of a node.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -19,13 +19,15 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const MEMBER_DOWN: u8 = 1;
 /// Exit code if no majority responds.
 const NO_QUORUM: u8 = 5;
+/// Role of a node that knows that it was removed from its cluster.
+const REMOVED: &str = "removed";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Asks the node at --at, and then all members that it knows. Needs the right `admin`. Two nodes with
 equal `applied` must have equal `digest`. Exit codes: 0; 1: a node does not respond, answers with other
 members, or a second node leads; 5: the nodes that respond with the same members are not a majority.
-A number that is reserved for a node counts for none of them.
+A number that is reserved for a node counts for none of them, and so does a removed node.
 
 Examples:
   weir cluster status --at weir://127.0.0.1:7071
@@ -89,8 +91,12 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let weir = place::open(caller, Access::Read)?;
-    let first = ask(&weir).failed(|| "cannot read the status".to_owned())?;
+    let weir = place::open(caller, Access::Read);
+    let first = weir.and_then(|weir| ask(&weir).failed(|| "cannot read the status".to_owned()));
+    let first = match first {
+        Ok(first) => first,
+        Err(error) => return without_answer(error),
+    };
     let Some(first) = first else {
         let at = &caller.settings.at.value;
         let why = match place::location(caller)? {
@@ -100,11 +106,12 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         let failure = Failure::new(ErrorCode::BadOption, format!("{at} is not a cluster"));
         return Err(failure.because(why).into());
     };
-    let members = first.cluster.members.clone();
     let mut options = place::connect_options(caller)?;
     options.connect_timeout = ANSWER_TIMEOUT;
     options.patience = ANSWER_TIMEOUT;
     let at = &caller.settings.at.value;
+    let (first, removed) = skip_removed(at, &options, first);
+    let members = first.cluster.members.clone();
     let answers = query_others(at, &options, &first, &members);
     let known = |answer: &Result<Option<Answer>, String>| match answer {
         Ok(Some(answer)) => answer.cluster.committed,
@@ -130,6 +137,11 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         );
         note(caller.quiet, &text);
     }
+    if let Some(node) = removed {
+        let text =
+            format!("node {node} was removed from the cluster, but still runs: end its process");
+        note(false, &text);
+    }
     let contradictions = contradictions(&first, &members, &answers);
     for text in &contradictions {
         note(false, text);
@@ -140,6 +152,32 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         &answers,
         !contradictions.is_empty(),
     ))
+}
+
+/// The result if no state was read. If no node can be reached, no majority responds.
+fn without_answer(error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    let failure = error.downcast::<Failure>()?;
+    if failure.code != ErrorCode::Unreachable {
+        return Err(failure.into());
+    }
+    print_failure(&failure);
+    Ok(ExitCode::from(NO_QUORUM))
+}
+
+/// If `first` was removed from its cluster, its members are old: returns the state of one of them
+/// instead, and the number of the removed node.
+fn skip_removed(at: &str, options: &ConnectOptions, first: Answer) -> (Answer, Option<u64>) {
+    if first.cluster.role != REMOVED {
+        return (first, None);
+    }
+    let answers = query_others(at, options, &first, &first.cluster.members);
+    let mut others = answers
+        .into_iter()
+        .filter_map(|answer| answer.ok().flatten());
+    match others.find(|other| other.cluster.role != REMOVED) {
+        Some(other) => (other, Some(first.cluster.node)),
+        None => (first, None),
+    }
 }
 
 /// Requests the state of each member. The result is `None` for the member of `first`.
@@ -224,13 +262,16 @@ fn exit_code(
     answers: &[Result<Option<Answer>, String>],
     is_contradictory: bool,
 ) -> ExitCode {
-    let is_down =
-        |(member, answer): (&MemberStatus, &Result<_, _>)| answer.is_err() && !is_reserved(member);
+    let is_down = |(member, answer): (&MemberStatus, &Result<Option<Answer>, String>)| {
+        !is_current(first, answer) && !is_reserved(member)
+    };
     let voters = members.iter().filter(|member| member.votes).count();
     let agreeing = members
         .iter()
         .zip(answers)
-        .filter(|(member, answer)| member.votes && answer.is_ok() && !contradicts(first, answer))
+        .filter(|(member, answer)| {
+            member.votes && is_current(first, answer) && !contradicts(first, answer)
+        })
         .count();
     if agreeing * 2 <= voters {
         ExitCode::from(NO_QUORUM)
@@ -241,10 +282,21 @@ fn exit_code(
     }
 }
 
-/// Whether a node answers with other members than the first one.
+/// Whether a node answers, and was not removed.
+fn is_current(first: &Answer, answer: &Result<Option<Answer>, String>) -> bool {
+    let is_member = |answer: &Option<Answer>| {
+        let answer = answer.as_ref().unwrap_or(first);
+        answer.cluster.role != REMOVED
+    };
+    answer.as_ref().is_ok_and(is_member)
+}
+
+/// Whether a node that was not removed answers with other members than the first one.
 fn contradicts(first: &Answer, answer: &Result<Option<Answer>, String>) -> bool {
     match answer {
-        Ok(Some(answer)) => voting(&answer.cluster) != voting(&first.cluster),
+        Ok(Some(answer)) if answer.cluster.role != REMOVED => {
+            voting(&answer.cluster) != voting(&first.cluster)
+        }
         _ => false,
     }
 }
