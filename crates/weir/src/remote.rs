@@ -62,11 +62,14 @@ pub struct ConnectOptions {
     /// ([`Pending::wait_received`](crate::Pending::wait_received)). Costs one packet per write.
     /// Default: `false`.
     pub received: bool,
-    /// Time limit for the first connection. If several addresses are known, each gets a part of
-    /// it, at least 300 ms. An attempt at one address takes at most 10 s. Default: 5 s.
+    /// Time limit for the first connection of [`Weir::connect_with`](crate::Weir::connect_with). If
+    /// several addresses are known, each gets a part of it, at least 300 ms. An attempt at one
+    /// address takes at most 10 s. Default: 5 s.
     pub connect_timeout: Duration,
     /// Time limit for the response to a read. Also the time without a connection after which all
-    /// waiting calls fail. Default: 30 s.
+    /// waiting calls fail. Calls of a session wait that long for the connection of the session, too.
+    /// The error has the code of the newest refusal by a server, such as `NoLeader`; `Unreachable`
+    /// if no server responded. Default: 30 s.
     pub patience: Duration,
     /// Called from another thread with a reason when calls have waited for 2 s because no node of
     /// the cluster is the leader. Default: none.
@@ -189,9 +192,12 @@ impl Remote {
         self.link.request(message, consistency, self.until()).await
     }
 
-    /// Opens a connection for a session.
+    /// Opens a connection for a session. It knows the nodes that this connection knows.
     pub(crate) fn session(&self, client: ClientId) -> Result<Link, StoreError> {
-        Link::new(&self.addresses, client, &self.options)
+        let nodes = self.link.inner.lock().nodes.clone();
+        let link = Link::new(&self.addresses, client, &self.options)?;
+        link.inner.lock().nodes = nodes;
+        Ok(link.patient())
     }
 
     /// Waits for the responses to queued writes, then ends the connection.

@@ -36,16 +36,19 @@ impl Session {
     }
 
     /// The nonce of the next intention: one after the last nonce that was sent, or that the store
-    /// knows. 1 while a server cannot be reached.
+    /// knows. At a server, waits like [`try_next_nonce`](Self::try_next_nonce), and returns 1 if that
+    /// fails.
     #[must_use]
     pub fn next_nonce(&self) -> u64 {
         self.route.next()
     }
 
-    /// Returns the next nonce, or an error if the store cannot be reached.
+    /// Returns the next nonce. At a server, waits for the connection of the session, up to
+    /// [`ConnectOptions::patience`](crate::ConnectOptions).
     ///
     /// # Errors
-    /// When a server cannot be reached; never for a store of this process.
+    /// `Remote` with the code of the newest refusal by a server, such as `NoLeader`, or with
+    /// `Unreachable`; never for a store of this process.
     pub fn try_next_nonce(&self) -> Result<u64, WeirError> {
         Ok(self.route.try_next()?)
     }
@@ -66,8 +69,9 @@ impl Session {
         Ok(self.route.rewind(nonce)?)
     }
 
-    /// Sends intentions under the next nonces. Does not wait. Replaces the client and nonce of the
-    /// intentions.
+    /// Sends intentions under the next nonces. Does not wait for their verdicts. Replaces the client
+    /// and nonce of the intentions. At a server, the first call of a session waits for its connection
+    /// like [`try_next_nonce`](Self::try_next_nonce).
     pub fn send(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
         let (proposal, first) = self
             .route

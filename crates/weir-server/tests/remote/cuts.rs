@@ -219,7 +219,7 @@ fn a_session_fails_while_the_server_is_down_and_continues_afterwards() {
     };
     assert!(matches!(
         code,
-        ErrorCode::Unreachable | ErrorCode::Indeterminate
+        ErrorCode::Unreachable | ErrorCode::Draining | ErrorCode::Indeterminate
     ));
     world.restart();
     // The session continues after the last nonce of the store.

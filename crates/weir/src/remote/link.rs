@@ -76,6 +76,25 @@ impl FinalError {
     }
 }
 
+/// Why the last attempt to connect to an address failed.
+#[derive(Debug)]
+struct FailedAttempt {
+    address: Address,
+    /// The code of the server's refusal; `None` if the server did not respond.
+    code: Option<ErrorCode>,
+    text: String,
+}
+
+impl FailedAttempt {
+    fn describe(&self) -> String {
+        let Self { address, text, .. } = self;
+        match self.code {
+            Some(code) => format!("{address} answered {}: {text}", code.name()),
+            None => format!("{address} cannot be reached: {text}"),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) address: Address,
@@ -115,8 +134,8 @@ pub(super) struct State {
     last_tag: u64,
     pub(super) stream: Option<Arc<Stream>>,
     pub(super) facts: Option<Facts>,
-    /// Why the last attempt at each address failed.
-    pub(super) failures: Vec<(Address, String)>,
+    /// The failed attempts since the last connection: one for each address, the newest last.
+    failures: Vec<FailedAttempt>,
     /// When the current attempt to connect began.
     pub(super) attempt_since: Instant,
     /// The refusals because no leader is known.
@@ -132,6 +151,8 @@ pub(super) struct State {
 /// A connection to a server. Dropping it waits up to 5 s for the responses to queued writes.
 pub(crate) struct Link {
     pub(super) inner: Arc<Inner>,
+    /// How long a call waits for the first connection.
+    first_wait: Duration,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -226,6 +247,7 @@ impl Link {
         // Dropping the link ends the first thread if the second one cannot be started.
         let link = Self {
             inner: Arc::clone(&inner),
+            first_wait: options.connect_timeout,
             threads: Mutex::default(),
         };
         let reader = spawn("weir-read", run::read)?;
@@ -233,6 +255,12 @@ impl Link {
         let writer = spawn("weir-write", run::write)?;
         link.threads.lock().push(writer);
         Ok(link)
+    }
+
+    /// Lets calls wait for the first connection for as long as for a later one: up to `patience`.
+    pub(super) fn patient(mut self) -> Self {
+        self.first_wait = self.inner.options.patience;
+        self
     }
 
     /// What the server reported about itself. Waits for the first connection.
@@ -245,7 +273,7 @@ impl Link {
 
     /// Awaits the facts of a server without blocking a thread.
     pub(crate) async fn ready(&self) -> Result<Facts, StoreError> {
-        let until = Instant::now().checked_add(self.inner.options.connect_timeout);
+        let until = Instant::now().checked_add(self.first_wait);
         let mut alarm = Alarm::default();
         let facts = poll_fn(|context| {
             let mut state = self.inner.lock();
@@ -254,7 +282,7 @@ impl Link {
             }
             if let Some(until) = until {
                 if until <= Instant::now() {
-                    return Poll::Ready(Err(state.unreachable()));
+                    return Poll::Ready(Err(state.connect_error()));
                 }
                 alarm.set(until, context.waker());
             }
@@ -316,7 +344,7 @@ impl State {
         }
         match &self.facts {
             Some(facts) => Some(Ok(facts.clone())),
-            None => self.given_up.then(|| Err(self.unreachable())),
+            None => self.given_up.then(|| Err(self.connect_error())),
         }
     }
 
@@ -324,7 +352,7 @@ impl State {
     fn deadline_error(&self) -> StoreError {
         match self.stream {
             Some(_) => deadline_error(),
-            None => self.unreachable(),
+            None => self.connect_error(),
         }
     }
 
@@ -337,45 +365,52 @@ impl State {
         self.to_deliver.extend(watchers.map(PendingWake::Wake));
     }
 
-    fn unreachable(&self) -> StoreError {
-        remote_error(ErrorCode::Unreachable, self.why_unreachable())
+    /// The error while there is no connection.
+    fn connect_error(&self) -> StoreError {
+        remote_error(self.connect_code(), self.connect_failures())
+    }
+
+    /// The code of the newest refusal by a server; `Unreachable` if no server responded.
+    fn connect_code(&self) -> ErrorCode {
+        let refusal = self.failures.iter().rev().find_map(|failed| failed.code);
+        refusal.unwrap_or(ErrorCode::Unreachable)
     }
 
     /// Names every address that was tried, with the cause.
-    fn why_unreachable(&self) -> String {
-        let text =
-            |(address, why): &(Address, String)| format!("{address} cannot be reached: {why}");
-        let mut texts: Vec<_> = self.failures.iter().map(text).collect();
-        if self
-            .failures
-            .iter()
-            .all(|(failed, _)| *failed != self.address)
-        {
+    fn connect_failures(&self) -> String {
+        let mut texts: Vec<_> = self.failures.iter().map(FailedAttempt::describe).collect();
+        let is_known = |failed: &FailedAttempt| failed.address == self.address;
+        if !self.failures.iter().any(is_known) {
             let since = self.attempt_since.elapsed().as_millis();
-            let why = format!("no answer after {since} ms");
-            texts.push(text(&(self.address.clone(), why)));
+            let current = FailedAttempt {
+                address: self.address.clone(),
+                code: None,
+                text: format!("no answer after {since} ms"),
+            };
+            texts.push(current.describe());
         }
         texts.join("; ")
     }
 
-    /// Records why the current address cannot be used.
-    pub(super) fn failed(&mut self, why: String) {
-        let mut known = self.failures.iter_mut();
-        if let Some((_, last)) = known.find(|(failed, _)| *failed == self.address) {
-            *last = why;
-            return;
-        }
+    /// Records why the current address cannot be used. `code` is that of the server's refusal.
+    pub(super) fn failed(&mut self, code: Option<ErrorCode>, text: String) {
+        let address = self.address.clone();
+        self.failures.retain(|failed| failed.address != address);
         if self.failures.len() >= FAILURES_MAX {
             self.failures.remove(0);
         }
-        self.failures.push((self.address.clone(), why));
+        self.failures.push(FailedAttempt {
+            address,
+            code,
+            text,
+        });
     }
 
     fn usable(&self) -> Result<(), StoreError> {
         match &self.final_error {
             Some(error) => Err(error.to_store_error()),
             None if self.closing => Err(StoreError::Closed),
-            None if self.given_up => Err(self.unreachable()),
+            None if self.given_up => Err(self.connect_error()),
             None => Ok(()),
         }
     }
@@ -451,9 +486,10 @@ impl State {
             return;
         }
         self.given_up = true;
-        let why = self.why_unreachable();
+        let code = self.connect_code();
+        let why = self.connect_failures();
         self.fail_in_flight(&why);
-        self.fail_open(|| remote_error(ErrorCode::Unreachable, why.clone()));
+        self.fail_open(|| remote_error(code, why.clone()));
         self.wake_all();
     }
 

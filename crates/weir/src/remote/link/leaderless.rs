@@ -26,6 +26,13 @@ pub(super) struct LeaderWait {
     is_reported: bool,
 }
 
+impl LeaderWait {
+    /// Whether a refusal of a request that was sent at `at` belongs to this series.
+    fn lasts_at(&self, at: Instant) -> bool {
+        at.saturating_duration_since(self.newest) < PAUSE_MAX
+    }
+}
+
 /// What to do after a refusal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeaderWaitStep {
@@ -36,14 +43,24 @@ pub(super) struct LeaderWaitStep {
 }
 
 impl State {
-    /// Records a refusal with `NO_LEADER`.
+    /// Records a refusal with `NO_LEADER` on an open connection.
     pub(super) fn leader_missing(&mut self) -> LeaderWaitStep {
+        self.leader_missing_since(Instant::now())
+    }
+
+    /// Records that a node refused the HELLO of the current attempt with `NO_LEADER`. The node may
+    /// have waited for a leader first, so the wait began with the attempt.
+    pub(super) fn leader_missing_at_connect(&mut self) -> LeaderWaitStep {
+        self.leader_missing_since(self.attempt_since)
+    }
+
+    fn leader_missing_since(&mut self, since: Instant) -> LeaderWaitStep {
         let now = Instant::now();
         let known = self.leader_wait.take();
         let mut wait = known
-            .filter(|wait| now - wait.newest < PAUSE_MAX)
+            .filter(|wait| wait.lasts_at(since))
             .unwrap_or(LeaderWait {
-                since: now,
+                since,
                 newest: now,
                 here_since: now,
                 is_reported: false,
@@ -59,6 +76,16 @@ impl State {
         wait.is_reported |= step.reports;
         self.leader_wait = Some(wait);
         step
+    }
+
+    /// Records that an address did not respond, which does not end the wait for a leader.
+    pub(super) fn continue_leader_wait(&mut self) {
+        let attempt_since = self.attempt_since;
+        if let Some(wait) = &mut self.leader_wait
+            && wait.lasts_at(attempt_since)
+        {
+            wait.newest = Instant::now();
+        }
     }
 
     /// Records that a leader has executed a write.

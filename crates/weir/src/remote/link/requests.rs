@@ -107,7 +107,7 @@ impl Link {
             return Err(error.to_store_error());
         }
         if state.given_up {
-            return Err(state.unreachable());
+            return Err(state.connect_error());
         }
         if state.inboxes.len() >= REQUESTS_MAX {
             return Err(StoreError::LimitExceeded {
@@ -159,7 +159,7 @@ impl Link {
         let mut alarm = Alarm::default();
         let received = poll_fn(|context| {
             let mut state = self.inner.lock();
-            let gone = state.given_up.then(|| state.unreachable());
+            let gone = state.given_up.then(|| state.connect_error());
             let Some(inbox) = state.inboxes.get_mut(&tag) else {
                 return Poll::Ready(Ok(Received::Lost));
             };

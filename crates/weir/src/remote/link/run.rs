@@ -21,6 +21,9 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Least time limit for one of several addresses.
 const ATTEMPT_TIME_MIN: Duration = Duration::from_millis(300);
+/// Least time limit of a session for an address that was tried before. A node without a leader waits
+/// for one for 2 s before it refuses the HELLO of a session.
+const SESSION_ATTEMPT_TIME_MIN: Duration = Duration::from_secs(3);
 /// Redirects that a client follows without a pause.
 const HOPS_MAX: u32 = 8;
 /// Maximum number of servers of a cluster that a client remembers.
@@ -111,8 +114,9 @@ pub(super) fn read(inner: &Inner) {
                 }
             }
             Broken::Again(text) => {
-                state.failed(text);
+                state.failed(None, text);
                 if !was_open {
+                    state.continue_leader_wait();
                     // The chain of redirects has ended: the server does not respond.
                     hops = 0;
                     if let Err((code, text)) = try_next(inner, &mut state) {
@@ -125,14 +129,14 @@ pub(super) fn read(inner: &Inner) {
             Broken::Pause(code, time, text) => {
                 if code == ErrorCode::NoLeader
                     && !was_open
-                    && state.leader_missing().reports
+                    && state.leader_missing_at_connect().reports
                     && let Some(on_wait) = inner.options.on_wait
                 {
                     drop(state);
                     report_wait(on_wait);
                     state = inner.lock();
                 }
-                state.failed(format!("{}: {text}", code.name()));
+                state.failed(Some(code), text);
                 if let Err((code, text)) = try_next(inner, &mut state) {
                     state.close_for_good(code, &text);
                     break;
@@ -251,7 +255,13 @@ fn attempt_time(inner: &Inner, state: &State, attempts: u32) -> Duration {
     let part = inner.options.connect_timeout / known;
     let factor = 1 << (attempts / known).min(8);
     let doubled = part.max(ATTEMPT_TIME_MIN).saturating_mul(factor);
-    doubled.min(CONNECT_TIME)
+    let is_session = !inner.client.is_none();
+    let least = if is_session && attempts >= known {
+        SESSION_ATTEMPT_TIME_MIN
+    } else {
+        Duration::ZERO
+    };
+    doubled.clamp(least, CONNECT_TIME)
 }
 
 /// The servers of a cluster in a list from one of them. Excludes those to which a redirect from the
