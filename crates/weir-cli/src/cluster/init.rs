@@ -18,12 +18,13 @@ use crate::serve::node::{self, Ports};
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The store keeps its data. Its id becomes the id of the cluster. In an empty directory, a store is created.
-The addresses are those of `weir serve`, from WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so on, or from the
-table [serve] of the configuration file. No process may have the store open.
+The addresses are those of `weir serve`, from flags, WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so on, or from
+the table [serve] of the configuration file. No process may have the store open. If an address is not
+loopback, `weir serve` needs TLS: see `weir help guide cluster`.
 
 Examples:
-  weir cluster init --at ./data --peer 10.0.0.1:7072 --advertise first
-  weir serve --at ./data --peer 10.0.0.1:7072 --advertise first")]
+  weir cluster init --at ./data --peer 127.0.0.1:7072
+  weir serve --at ./data --peer 127.0.0.1:7072")]
 pub(crate) struct InitArgs {
     /// Address of the port for the other nodes
     #[arg(long, value_name = "HOST:PORT")]
@@ -31,17 +32,28 @@ pub(crate) struct InitArgs {
     /// Host name or address at which clients and other nodes reach this node
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
+    /// Address of the native port for clients, or `off` [default: 127.0.0.1:7071]
+    #[arg(long, value_name = "HOST:PORT")]
+    native: Option<String>,
+    /// Address of the HTTP port for clients, or `off` [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "HOST:PORT")]
+    http: Option<String>,
     /// Number of the node [default: 1]
     #[arg(long, value_name = "N")]
     node: Option<u64>,
-    /// Accept the copy of a node of another cluster; only if all voters of that cluster are lost
+    /// Accept a store with the members of another cluster; only if all voters of that cluster are lost
     #[arg(long)]
     force: bool,
 }
 
 /// Runs `weir cluster init`.
 pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> {
-    let flags = [("peer", &args.peer), ("advertise", &args.advertise)];
+    let flags = [
+        ("peer", &args.peer),
+        ("advertise", &args.advertise),
+        ("native", &args.native),
+        ("http", &args.http),
+    ];
     let config = configure(caller, &flags)?;
     let at = place::directory(caller, "weir cluster init", "give a directory: `--at DIR`")?;
     let is_new = !place::is_store(Path::new(at))?;
@@ -57,13 +69,23 @@ pub(crate) fn run(caller: &Caller, args: &InitArgs) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command that serves a node with the options of this call, without the options for clients.
+/// The command that serves a node with the settings of this call. Leaves out defaults.
 pub(super) fn serve_command(at: &str, config: &ServerConfig) -> String {
     let mut command = vec![format!("weir serve --at {at}")];
-    for name in ["peer", "advertise", "peer_cert", "peer_key", "peer_ca"] {
-        let key = ServerConfig::KEYS.iter().find(|key| key.name == name);
-        let value = key.map(|key| (key.get)(config)).unwrap_or_default();
-        if !value.is_empty() {
+    for name in [
+        "peer",
+        "advertise",
+        "native",
+        "http",
+        "peer_cert",
+        "peer_key",
+        "peer_ca",
+    ] {
+        let Some(key) = ServerConfig::KEYS.iter().find(|key| key.name == name) else {
+            continue;
+        };
+        let value = (key.get)(config);
+        if value != (key.get)(&ServerConfig::default()) {
             command.push(format!("--{} {value}", name.replace('_', "-")));
         }
     }
@@ -96,7 +118,8 @@ pub(super) fn init(
     number: Option<u64>,
     force: bool,
 ) -> anyhow::Result<u64> {
-    let failure = || Failure::new(ErrorCode::BadOption, format!("cannot make {at} a node"));
+    let what = format!("cannot make {at} a node");
+    let failure = || Failure::new(ErrorCode::BadOption, &*what);
     let Some(peer) = config.peer else {
         return Err(failure()
             .because("no port for the other nodes is given")
@@ -109,7 +132,7 @@ pub(super) fn init(
     if is_node.map_err(|error| place::cannot_open(caller, directory, &error))? {
         return Err(failure()
             .because("the directory is already a node of a cluster")
-            .advise("serve it: `weir serve`")
+            .advise("serve it: `weir serve`; a new cluster begins with a restored backup of it")
             .tool()
             .into());
     }
@@ -133,7 +156,7 @@ pub(super) fn init(
             .into());
     }
     let member = node::member(peer.0, config, ports);
-    node::check_reachable(at, &member)?;
+    node::check_reachable(&what, &member)?;
     if !place::is_store(directory)? && !caller.create {
         place::check_empty(caller, directory)?;
     }
@@ -141,5 +164,5 @@ pub(super) fn init(
     let mut options = place::options(caller, Access::Write, "weir cluster init", &progress);
     config.tune(&mut options);
     let number = ClusterNode::init(directory, &with_engine(&options), number, &member, force);
-    number.map_err(|error| node::failure(at, &error))
+    number.map_err(|error| node::failure(&what, &error))
 }

@@ -20,8 +20,8 @@ in one step. The addresses are those of `weir serve`, from flags, WEIR_SERVE_PEE
 on, or from the table [serve] of the configuration file.
 
 Examples:
-  weir cluster join 127.0.0.1:7072 --at ./data-2 --peer 127.0.0.1:7082
-  weir cluster join 127.0.0.1:7072,127.0.0.1:7082 --at ./data-3 --peer 127.0.0.1:7092 --node 9")]
+  weir cluster join 127.0.0.1:7072 --at ./data-2 --peer 7082 --native 7081 --http 7080
+  weir cluster join 127.0.0.1:7072 --at ./data-3 --peer 7092 --native 7091 --http off --node 9")]
 pub(crate) struct JoinArgs {
     /// Peer addresses of nodes of the cluster, separated by commas
     #[arg(value_name = "HOST:PORT")]
@@ -32,17 +32,23 @@ pub(crate) struct JoinArgs {
     /// Host name or address at which clients and other nodes reach this node
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
+    /// Address of the native port for clients, or `off` [default: 127.0.0.1:7071]
+    #[arg(long, value_name = "HOST:PORT")]
+    native: Option<String>,
+    /// Address of the HTTP port for clients, or `off` [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "HOST:PORT")]
+    http: Option<String>,
     /// Number of the node: one that `weir cluster add` has reserved, or one that no node has used
     #[arg(long, value_name = "N")]
     node: Option<String>,
     /// File with the certificate that this node presents to the other nodes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     peer_cert: Option<String>,
     /// File with the private key of that certificate
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     peer_key: Option<String>,
     /// File with the authority that signed the certificates of all nodes
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     peer_ca: Option<String>,
 }
 
@@ -54,6 +60,8 @@ pub(crate) fn run(caller: &Caller, args: &JoinArgs) -> anyhow::Result<ExitCode> 
             ("join", &Some(args.members.clone())),
             ("peer", &args.peer),
             ("advertise", &args.advertise),
+            ("native", &args.native),
+            ("http", &args.http),
             ("node", &args.node),
             ("peer_cert", &args.peer_cert),
             ("peer_key", &args.peer_key),
@@ -77,7 +85,7 @@ pub(crate) fn run(caller: &Caller, args: &JoinArgs) -> anyhow::Result<ExitCode> 
             .tool()
             .into());
     }
-    node::is_node(caller, at, &config)?;
+    node::is_node(caller, at, &config, &node::join_failed(at))?;
     let ports = Ports {
         http: config.http.map(|address| address.0),
         native: config.native.map(|address| address.0),

@@ -34,10 +34,37 @@ pub(crate) fn is_member(caller: &Caller, directory: &Path) -> anyhow::Result<boo
     is_node.map_err(|error| place::cannot_open(caller, directory, &error))
 }
 
-/// Whether a server in this directory is a node of a cluster, or will join one.
-pub(crate) fn is_node(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<bool> {
+/// How the server of a store or node writes a backup.
+pub(crate) const BACKUP_BY_SERVER: &str = "let the server write the backup: start it with `weir serve --backups DIR`, and send it SIGUSR1 \
+     (`kill -USR1 PID`); `--at DIR` backs up a stopped store that is not a node of a cluster";
+
+/// Fails with `what` if a directory that should be copied is a node of a cluster. The copy would
+/// have the vote of the node.
+pub(crate) fn refuse_copy(caller: &Caller, directory: &Path, what: String) -> anyhow::Result<()> {
+    if !is_member(caller, directory)? {
+        return Ok(());
+    }
+    let at = directory.display();
+    Err(Failure::new(ErrorCode::BadOption, what)
+        .because(format!("{at} is the directory of a node of a cluster"))
+        .advise(format!(
+            "let the node write a backup: start it with `weir serve --at {at} --backups DIR`, and \
+             send it SIGUSR1 (`kill -USR1 PID`)"
+        ))
+        .tool()
+        .into())
+}
+
+/// Whether a server in this directory is a node of a cluster, or will join one. `what` is the
+/// command that fails otherwise.
+pub(crate) fn is_node(
+    caller: &Caller,
+    at: &str,
+    config: &ServerConfig,
+    what: &str,
+) -> anyhow::Result<bool> {
     let is_node = is_member(caller, Path::new(at))?;
-    let what = || format!("cannot serve {at}");
+    let what = || what.to_owned();
     if is_node && config.peer.is_none() {
         return Err(Failure::new(ErrorCode::BadOption, what())
             .because("the directory is a node of a cluster, but no peer address is set")
@@ -141,19 +168,17 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Rejects addresses to which other nodes cannot connect.
-pub(crate) fn check_reachable(at: &str, member: &Member) -> anyhow::Result<()> {
+pub(crate) fn check_reachable(what: &str, member: &Member) -> anyhow::Result<()> {
     let everywhere = ["0.0.0.0:", "[::]:"];
     let all = member.client.split(' ').chain([&*member.peer]);
     let mut hosts = all.map(|one| one.split_once("://").map_or(one, |(_, host)| host));
     let is_wrong = |host: &str| everywhere.iter().any(|any| host.starts_with(any));
     match hosts.find(|host| is_wrong(host)) {
-        Some(host) => Err(
-            Failure::new(ErrorCode::BadOption, format!("cannot serve {at}"))
-                .because(format!("other machines cannot connect to {host}"))
-                .advise("set the name or address of this machine for others: `--advertise HOST`")
-                .tool()
-                .into(),
-        ),
+        Some(host) => Err(Failure::new(ErrorCode::BadOption, what)
+            .because(format!("other machines cannot connect to {host}"))
+            .advise("set the name or address of this machine for others: `--advertise HOST`")
+            .tool()
+            .into()),
         None => Ok(()),
     }
 }
@@ -166,15 +191,20 @@ pub(crate) fn open(
     ports: Ports,
     progress: &Progress,
 ) -> anyhow::Result<Arc<ClusterNode>> {
-    let (options, settings) = prepare(caller, at, config, ports, progress)?;
+    let what = format!("cannot serve {at} as a node of a cluster");
+    let (options, settings) = prepare(caller, at, config, ports, progress, &what)?;
     let directory = Path::new(at);
     let _shown = if is_member(caller, directory)? {
+        if !settings.join.is_empty() {
+            let text = format!("{at} is already a node of a cluster, so `--join` has no effect");
+            note(caller.quiet, &text);
+        }
         None
     } else {
         Some(JoinWait::start(caller, at, &settings.join)?)
     };
     let opened = ClusterNode::open(directory, &with_engine(&options), &settings);
-    opened.map_err(|error| failure(at, &error))
+    opened.map_err(|error| failure(&what, &error))
 }
 
 /// Makes an empty directory a node of a cluster, without opening it. Returns its number.
@@ -185,10 +215,16 @@ pub(crate) fn join(
     ports: Ports,
 ) -> anyhow::Result<u64> {
     let progress = Progress::default();
-    let (options, settings) = prepare(caller, at, config, ports, &progress)?;
+    let what = join_failed(at);
+    let (options, settings) = prepare(caller, at, config, ports, &progress, &what)?;
     let _shown = JoinWait::start(caller, at, &settings.join)?;
     let joined = ClusterNode::join(Path::new(at), &with_engine(&options), &settings);
-    joined.map_err(|error| failure(at, &error))
+    joined.map_err(|error| failure(&what, &error))
+}
+
+/// The first line of the errors of a directory that cannot join a cluster.
+pub(crate) fn join_failed(at: &str) -> String {
+    format!("cannot join {at} to a cluster")
 }
 
 /// Prints a line if the cluster does not answer for [`WAIT_LINE_AFTER`]. Dropping this ends the
@@ -211,8 +247,7 @@ impl JoinWait {
             }
         }
         if let Some(why) = unknown {
-            let what = format!("cannot join {at} to a cluster");
-            return Err(Failure::new(ErrorCode::Unreachable, what)
+            return Err(Failure::new(ErrorCode::Unreachable, join_failed(at))
                 .because(why)
                 .advise("check the addresses given to --join")
                 .tool()
@@ -259,9 +294,10 @@ fn prepare(
     config: &ServerConfig,
     ports: Ports,
     progress: &Progress,
+    what: &str,
 ) -> anyhow::Result<(OpenOptions, NodeSettings)> {
     let directory = Path::new(at);
-    if !place::is_store(directory).failed(|| format!("cannot serve {at}"))? && !caller.create {
+    if !place::is_store(directory).failed(|| what.to_owned())? && !caller.create {
         place::check_empty(caller, directory)?;
     }
     let mut options = place::options(caller, Access::Write, "weir serve", progress);
@@ -270,7 +306,7 @@ fn prepare(
         .peer
         .map_or_else(|| ([127, 0, 0, 1], 0).into(), |peer| peer.0);
     let member = member(peer, config, ports);
-    check_reachable(at, &member)?;
+    check_reachable(what, &member)?;
     let settings = NodeSettings {
         peer,
         member,
@@ -290,9 +326,8 @@ fn peer_files(config: &ServerConfig) -> Option<PeerFiles> {
     })
 }
 
-/// Converts an error of a node to a failure for people.
-pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
-    let what = format!("cannot serve {at} as a node of a cluster");
+/// Converts an error of a node to a failure for people. `what` is the command that failed.
+pub(crate) fn failure(what: &str, error: &ClusterError) -> anyhow::Error {
     let failure = match error {
         ClusterError::Node(NodeError::Store(error)) => {
             let failure = Failure::store(what, error);
@@ -321,10 +356,10 @@ pub(crate) fn failure(at: &str, error: &ClusterError) -> anyhow::Error {
         ClusterError::Io { .. } => Failure::new(ErrorCode::Io, what).because(error),
         ClusterError::Node(NodeError::Refused(_)) => Failure::new(ErrorCode::BadOption, what)
             .because(error)
-            .advise(
-                "correct the setting that the reason names, then start the node again; `--node`, \
-                 WEIR_SERVE_NODE or the key `node` of the table [serve] sets the number of the node",
-            ),
+            .advise("correct what the reason names, then run the command again"),
+        ClusterError::Node(NodeError::OlderCopy(_)) => Failure::new(ErrorCode::BadOption, what)
+            .because(error)
+            .advise(LOST_NODE),
         ClusterError::Tls(_) => Failure::new(ErrorCode::BadOption, what)
             .because(error)
             .advise("check the files of `--peer-cert`, `--peer-key` and `--peer-ca`"),

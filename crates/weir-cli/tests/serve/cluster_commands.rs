@@ -5,9 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Instant;
 
-use crate::cluster::{Cluster, signal};
-use crate::weir;
+use weir::{ReadFrom, Weir};
+
+use crate::cluster::{Cluster, read_up_to, signal};
+use crate::{TIMEOUT, ask, weir};
 
 /// Runs a command. Returns its exit code, its standard output and its standard error.
 fn run(place: &Path, line: &str) -> (i32, String, String) {
@@ -74,6 +77,113 @@ fn a_stopped_node_delays_commands_and_is_unreachable_and_a_reserved_number_is_ha
     // Advice for a change that the cluster rejects.
     let line = format!("cluster transfer 77 --at {}", cluster.at);
     fails(place, &line, &["weir cluster status"]);
+}
+
+/// Runs a command, which must succeed. Returns its standard output and its standard error.
+fn succeeds(place: &Path, line: &str) -> (String, String) {
+    let (code, out, printed) = run(place, line);
+    assert_eq!(code, 0, "{line}: {out}{printed}");
+    (out, printed)
+}
+
+/// The removed node is the first address of its clients, and its process still runs.
+#[test]
+fn clients_of_a_removed_node_use_another_node() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let cluster = Cluster::start(place, 3);
+    succeeds(place, &format!("put orders one --at {}", cluster.at));
+    cluster.wait_until_equal();
+    let leader = cluster.leader();
+    let removed = leader % 3 + 1;
+    let other = removed % 3 + 1;
+    let host = |node| cluster.nodes[&node].native.strip_prefix("weir://").unwrap();
+    let at = format!("weir://{}", [removed, other, leader].map(host).join(","));
+    let client = Weir::connect(&at).unwrap();
+    let topic = client.topic("orders").unwrap();
+    let mut listener = topic.listener(ReadFrom::Start).unwrap();
+    let mut received = Vec::new();
+    // The listener is active at the node before the removal.
+    read_up_to(&mut listener, &mut received, 2);
+
+    let of_leader = &cluster.nodes[&leader].native;
+    succeeds(
+        place,
+        &format!("cluster rm {removed} --yes --at {of_leader}"),
+    );
+    let until = Instant::now() + TIMEOUT;
+    while cluster.status(removed).unwrap().role != "removed" {
+        assert!(Instant::now() < until, "the node does not learn it");
+    }
+    succeeds(place, &format!("put orders two --at {of_leader}"));
+    succeeds(place, &format!("put created x --at {of_leader}"));
+    read_up_to(&mut listener, &mut received, 3);
+    assert_eq!(received, ["one", "two"]);
+    // The state of the removed node has no such topic.
+    let (out, _) = succeeds(place, &format!("topic ls --at {at}"));
+    assert!(out.contains("created"), "{out}");
+    let (out, _) = succeeds(place, &format!("tail orders --at {at}"));
+    assert!(out.contains("two"), "{out}");
+    succeeds(place, &format!("cluster transfer {other} --at {at}"));
+    fails(
+        place,
+        &format!("cluster rm 999 --yes --at {at}"),
+        &["is not a member"],
+    );
+
+    let (out, printed) = succeeds(place, &format!("cluster status -o json --at {at}"));
+    assert!(!out.contains(&format!("\"node\":{removed},")), "{out}");
+    let note = format!("node {removed} was removed from the cluster");
+    assert!(printed.contains(&note), "{printed}");
+
+    let http = &cluster.nodes[&removed].http;
+    for line in ["GET /v1/topics/orders/events", "GET /readyz"] {
+        let answer = ask(http, line, "");
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{line}: {answer}");
+        assert!(answer.contains("/problems/no-leader"), "{line}: {answer}");
+    }
+    for line in ["GET /healthz", "GET /metrics", "GET /v1/status"] {
+        let answer = ask(http, line, "");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{line}: {answer}");
+    }
+}
+
+#[test]
+fn a_node_without_a_majority_is_not_reported_as_leader() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let mut cluster = Cluster::start(place, 3);
+    let leader = cluster.leader();
+    let at = cluster.nodes[&leader].native.clone();
+    for node in (1..=3).filter(|node| *node != leader) {
+        cluster.kill(node);
+    }
+    let until = Instant::now() + TIMEOUT;
+    loop {
+        let status = cluster.status(leader).unwrap();
+        if status.role != "leader" && status.leader.is_none() {
+            break;
+        }
+        assert!(Instant::now() < until, "{status:?}");
+    }
+    let status = format!("cluster status -o json --at {at}");
+    let (code, out, printed) = run(place, &status);
+    assert_eq!(code, 5, "{out}{printed}");
+    assert!(!out.contains("\"role\":\"leader\""), "{out}");
+    let line = format!("status -o json --columns writable --at {at}");
+    let (out, _) = succeeds(place, &line);
+    assert!(out.contains("\"writable\":false"), "{out}");
+    // The node still answers local reads.
+    let answer = ask(&cluster.nodes[&leader].http, "GET /readyz", "");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+
+    cluster.kill(leader);
+    let (code, out, printed) = run(place, &status);
+    assert_eq!(code, 5, "{out}{printed}");
+    assert!(
+        printed.contains("UNREACHABLE") || printed.contains("E503"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -167,10 +277,36 @@ fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_c
     ] {
         assert!(printed.contains(text), "{text}: {printed}");
     }
+    // Settings that are not set are not printed.
+    assert!(!printed.contains("--peer-c"), "{printed}");
+    let native = free();
+    let line = format!("cluster init --at flags --peer {peer} --native {native} --http off");
+    let (code, _, printed) = run(place.path(), &line);
+    assert_eq!(code, 0, "{printed}");
+    let serve = format!("weir serve --at flags --peer {peer} --native {native} --http off`");
+    assert!(printed.contains(&serve), "{printed}");
     // A cluster on one machine needs no other address.
     let line = format!("cluster init --at local --peer {peer}");
     let (code, _, printed) = run(place.path(), &line);
     assert_eq!((code, printed.contains("warning")), (0, false), "{printed}");
+}
+
+#[test]
+fn a_join_with_the_client_address_of_another_member_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let cluster = Cluster::start(place, 1);
+    let first = cluster.status(1).unwrap().members[0].peer.clone();
+    let (native, http) = (&cluster.nodes[&1].native, &cluster.nodes[&1].http);
+    let join = format!("cluster join {first} --at new --peer {}", free());
+    let address = native.strip_prefix("weir://").unwrap();
+    let line = format!("{join} --native {address} --http off");
+    let expected = format!("node 1 has the client address {native}");
+    fails(place, &line, &[&expected, "`--native HOST:PORT`"]);
+    let line = format!("{join} --native off --http {http}");
+    let expected = format!("node 1 has the client address http://{http}");
+    fails(place, &line, &[&expected, "`--http HOST:PORT`"]);
+    assert_eq!(cluster.status(1).unwrap().members.len(), 1);
 }
 
 #[test]
