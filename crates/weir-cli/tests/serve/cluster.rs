@@ -192,7 +192,7 @@ pub(crate) fn values(at: &str, topic: &str) -> Vec<String> {
 }
 
 /// Reads records up to offset `to`. Asserts that each record occurs once and in order.
-fn read_up_to(listener: &mut TopicReader, received: &mut Vec<String>, to: u64) {
+pub(crate) fn read_up_to(listener: &mut TopicReader, received: &mut Vec<String>, to: u64) {
     while listener.position().0 < to {
         assert!(
             listener.wait(Some(Instant::now() + TIMEOUT)),

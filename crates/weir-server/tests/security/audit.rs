@@ -55,6 +55,25 @@ fn denied_and_administrative_requests_are_recorded() {
     );
 }
 
+/// A record of the read would change the state that the read returns.
+#[test]
+fn a_read_of_the_status_is_recorded_only_if_it_is_denied() {
+    let files = Files::new();
+    let admin = files.token("operator", &["admin"]);
+    let reader = files.token("reader", &["read **"]);
+    let world = files.start(|_| {});
+    for (token, answer) in [(&admin, "_data_status"), (&reader, "_error_forbidden")] {
+        let mut peer = world.plain();
+        assert_line(&peer.hello(token.expose()), "_notice_hello");
+        assert_line(&peer.ask("_request_status"), answer);
+    }
+    // Records are written in the order of the requests.
+    world.audited(&["\"denied\"", "\"admin\"", "\"reader\""]);
+    let values = world.values(AUDIT_TOPIC);
+    let is_allowed = |value: &String| value.contains("\"allowed\"");
+    assert!(!values.iter().any(is_allowed), "{values:#?}");
+}
+
 #[test]
 fn a_flood_of_denied_requests_is_counted_but_not_fully_written() {
     let files = Files::new();

@@ -142,6 +142,22 @@ fn requests_over_the_rate_get_429_with_a_time_to_retry() {
 }
 
 #[test]
+fn reads_of_the_status_and_the_metrics_are_not_recorded() {
+    let (world, token) = world(&["admin"]);
+    let own = bearer(&token);
+    for line in ["GET /metrics", "GET /v1/status"] {
+        let answer = ask(&world, line, &[&own], "");
+        assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    }
+    // Records are written in the order of the actions.
+    world.server.reload().unwrap();
+    world.audited(&["reload"]);
+    let values = world.values(weir_server::security::AUDIT_TOPIC);
+    let is_read = |value: &String| value.contains("\"admin\"");
+    assert!(!values.iter().any(is_read), "{values:#?}");
+}
+
+#[test]
 fn metrics_count_denied_requests() {
     let (world, token) = world(&["admin"]);
     world.create("t");
