@@ -10,12 +10,14 @@ use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
 use crate::report::Failure;
+use crate::serve::node;
 use crate::target;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A backup is a store: it can be opened, verified, served and restored. It is complete or does not
-exist. No server may have the store open; `weir serve --backups DIR` writes a backup on SIGUSR1.
+exist. No server may have the store open, and it must not be a node of a cluster: for both,
+`weir serve --backups DIR` writes a backup on SIGUSR1.
 
 Examples:
   weir put orders x && weir backup ./copy
@@ -44,13 +46,11 @@ pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     let started = Instant::now();
-    let weir = place::open_files(
-        caller,
-        Access::Change,
-        "weir backup",
-        "stop the server, then run the command on its machine with `--at DIR`",
-    )?;
-    let target = target::check(&args.target, Path::new(&caller.settings.at.value))?;
+    let (verb, instead) = ("weir backup", node::BACKUP_BY_SERVER);
+    let at = place::directory(caller, verb, instead)?;
+    node::refuse_copy(caller, Path::new(at), format!("cannot back up {at}"))?;
+    let weir = place::open_files(caller, Access::Change, verb, instead)?;
+    let target = target::check(&args.target, Path::new(at))?;
     let shown = target.display().to_string();
     let report = weir.store()?.backup(&target);
     let report = report

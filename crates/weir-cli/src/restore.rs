@@ -6,6 +6,7 @@
 //! Invariants:
 //! - The backup is not changed.
 //! - A target under its final name is complete.
+//! - A node of a cluster is not copied: the copy would have its vote.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -22,11 +23,14 @@ use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
 use crate::progress::Progress;
 use crate::report::{Failure, io_code, usage};
+use crate::serve::node;
 use crate::target;
 use crate::verify;
 
 /// Files of a store that belong to the process that has it open.
 const NOT_COPIED: [&str; 2] = ["LOCK", "weir.sock"];
+/// The folder with the vote of a node.
+const NODE_FOLDER: &str = "cluster";
 /// Maximum depth of folders below the directory of a store; deeper ones do not belong to a store.
 const DEPTH_MAX: usize = 8;
 
@@ -77,6 +81,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     let started = Instant::now();
     let shown = args.target.display().to_string();
     let failed = |error| failure(&shown, error);
+    node::refuse_copy(caller, &args.backup, format!("cannot restore into {shown}"))?;
     if !is_absent_or_empty(&args.target).map_err(failed)? {
         let what = format!("cannot restore into {shown}");
         return Err(Failure::new(ErrorCode::StoreExists, what).tool().into());
@@ -187,6 +192,9 @@ fn copy(from: &Path, to: &Path, depth: usize, counts: &mut CopyCounts) -> io::Re
         let name = entry.file_name();
         let target = to.join(&name);
         let kind = entry.file_type()?;
+        if depth == 0 && name == NODE_FOLDER {
+            continue;
+        }
         if kind.is_dir() {
             create_private(&target)?;
             copy(&entry.path(), &target, depth + 1, counts)?;

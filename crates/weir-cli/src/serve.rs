@@ -319,7 +319,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         native: opening.native_addr(),
         has_tls: opening.has_tls(),
     };
-    let is_node = node::is_node(caller, at, &config)?;
+    let is_node = node::is_node(caller, at, &config, &format!("cannot serve {at}"))?;
     let opened = signals.unless_ended(&progress, || {
         if is_node {
             let node = node::open(caller, at, &config, ports, &progress)?;
@@ -396,7 +396,9 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
 /// Closes the store, after the consensus of its node.
 fn close(at: &str, weir: Weir, node: Option<&ClusterNode>) -> anyhow::Result<()> {
     match node {
-        Some(node) => node.close().map_err(|error| node::failure(at, &error)),
+        Some(node) => node
+            .close()
+            .map_err(|error| node::failure(&format!("cannot close the node in {at}"), &error)),
         None => weir.close().map_err(|error| {
             Failure::weir("cannot close the store".to_owned(), &error)
                 .tool()

@@ -18,6 +18,9 @@ pub enum NodeError {
     /// The cluster has rejected the node or the change.
     #[error("{0}")]
     Refused(String),
+    /// The directory is an older copy of that of the node: another node has seen a later state.
+    #[error("{0}")]
+    OlderCopy(String),
     /// The store that should become a node has the state of a cluster with other voters. They may
     /// run, and acknowledge writes that the store lacks.
     #[error(

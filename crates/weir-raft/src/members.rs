@@ -547,7 +547,8 @@ impl Current {
         }
         format!(
             "node {node} is a member, and an empty directory cannot be that node: it has forgotten \
-             its votes; remove the node (`weir cluster rm {node}`) and join without a number"
+             its votes; remove the node (`weir cluster rm {node}`) and join without a number \
+             (setting `node`)"
         )
     }
 
@@ -672,14 +673,14 @@ fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Chan
     let removed = removed(nodes);
     if removed.contains(&wanted) {
         return Err(ChangeError::Rejected(format!(
-            "node {wanted} was removed, and a number is used once; join without a number, or with \
-             another one"
+            "node {wanted} was removed, and a number is used once; join without a number (setting \
+             `node`), or with another one"
         )));
     }
     if removed.len() as u64 >= REMOVED_MAX {
         return Err(ChangeError::Rejected(format!(
             "the cluster has removed {REMOVED_MAX} nodes, and does not know whether one of them was \
-             node {wanted}; join without a number"
+             node {wanted}; join without a number (setting `node`)"
         )));
     }
     Ok(wanted)

@@ -335,7 +335,7 @@ impl Node {
             reports: Some(Arc::clone(&reports)),
         };
         let exchanged = exchange::exchange_before_start(&reports, &peers).await;
-        exchanged.map_err(NodeError::Refused)?;
+        exchanged.map_err(NodeError::OlderCopy)?;
         let store = Arc::new(store);
         let repairs = Arc::new(Repairs::new(machine.gate(), Arc::clone(&store)));
         let raft = Raft::new(node, Arc::new(settings), peers.clone(), log, machine);

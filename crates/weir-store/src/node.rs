@@ -155,8 +155,8 @@ pub(crate) struct NodeFiles {
 /// The error for an open that does not name the node of the directory.
 pub(crate) fn node_refused(node: u64) -> StoreError {
     let why = format!(
-        "this directory is node {node} of a cluster; open it as that node, or read it with \
-         `weir verify`"
+        "this directory is node {node} of a cluster: open it as that node; `weir verify` checks its \
+         files"
     );
     StoreError::NodeRefused { why }
 }

@@ -982,7 +982,7 @@ impl Cluster {
         };
         let opened = Node::open(&self.directory(node), &options(), config, listener).await;
         match opened.unwrap_err() {
-            NodeError::Refused(text) => text,
+            NodeError::OlderCopy(text) => text,
             other => panic!("{other}"),
         }
     }
