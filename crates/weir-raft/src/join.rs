@@ -14,8 +14,10 @@ use crate::secure::{self, PeerTls};
 use crate::types::Member;
 use crate::wire::{Join, JoinAnswer};
 
-/// Time limit for the reply of one member, which first commits a change of the members.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the connection to one member and its reply. Followers name a leader that has ended
+/// or hangs until they know another one. The leader first commits a change of the members, which may
+/// take longer: then the repeated request gets the reply of the first one.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before the request is repeated.
 const PAUSE: Duration = Duration::from_millis(100);
 
