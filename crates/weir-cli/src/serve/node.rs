@@ -35,8 +35,9 @@ pub(crate) fn is_member(caller: &Caller, directory: &Path) -> anyhow::Result<boo
 }
 
 /// How the server of a store or node writes a backup.
-pub(crate) const BACKUP_BY_SERVER: &str = "let the server write the backup: start it with `weir serve --backups DIR`, and send it SIGUSR1 \
-     (`kill -USR1 PID`); `--at DIR` backs up a stopped store that is not a node of a cluster";
+pub(crate) const BACKUP_BY_SERVER: &str = "let the server write the backup: start it with \
+     `weir serve --backups DIR`, and send it SIGUSR1 (`kill -USR1 PID`); `--at DIR` backs up a \
+     stopped store that is not a node of a cluster";
 
 /// Fails with `what` if a directory that should be copied is a node of a cluster. The copy would
 /// have the vote of the node.

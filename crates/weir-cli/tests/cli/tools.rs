@@ -92,6 +92,39 @@ fn a_target_that_a_copy_cannot_replace_is_refused_first() {
     }
 }
 
+/// A copy with the vote of a node would be an older copy of it, which is not always detected.
+#[test]
+fn no_command_copies_the_vote_of_a_node() {
+    let place = Place::new();
+    place.run("put t v --key k --at data").ok();
+    place
+        .run("cluster init --at data --peer 127.0.0.1:7072")
+        .ok();
+    for line in ["restore data copy", "backup copy --at data"] {
+        let refused = place.run(line).code(78);
+        for text in ["E415", "weir serve --at data --backups DIR", "SIGUSR1"] {
+            assert!(refused.err.contains(text), "{text}: {}", refused.err);
+        }
+    }
+    let refused = place.run("backup copy --at weir://127.0.0.1:7071").code(2);
+    for text in ["E505", "weir serve --backups DIR", "SIGUSR1"] {
+        assert!(refused.err.contains(text), "{text}: {}", refused.err);
+    }
+    for name in ["copy", "copy.partial"] {
+        assert!(!place.path(name).exists(), "{name}");
+    }
+    // A repair reads the directory of a node, and creates a store that is not a node.
+    place.run("repair repaired --at data").ok();
+    assert!(!place.path("repaired/cluster").exists());
+    let value = place.run("get t --key k --at repaired").ok();
+    assert_eq!(value.text(), "v");
+    // The folder of a node is not copied either if it has no vote yet.
+    std::fs::create_dir(place.path("repaired/cluster")).unwrap();
+    place.write("repaired/cluster/vote.new", "x");
+    place.run("restore repaired copy").ok();
+    assert!(!place.path("copy/cluster").exists());
+}
+
 #[test]
 fn a_restore_that_fails_leaves_no_files() {
     let place = Place::new();

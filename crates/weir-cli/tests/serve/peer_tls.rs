@@ -114,6 +114,8 @@ fn nodes_use_tls_and_reject_another_certificate_with_the_reason() {
     ] {
         let printed = refused(second.path(), &given, &at);
         assert!(printed.contains(expected), "{what}: {printed}");
+        // The advice is not about the number of the node.
+        assert!(!printed.contains("--node"), "{what}: {printed}");
     }
     // The certificate of the leader names only 127.0.0.1.
     let port = at.rsplit_once(':').unwrap().1;
