@@ -202,9 +202,6 @@ impl Members {
             return Ok(JoinAnswer::Joined { cluster, node });
         }
         let known = nodes.get(&join.node);
-        if join.cluster.is_none() {
-            current.check_clients_are_free(join)?;
-        }
         let node = match (join.cluster, known) {
             (Some(_), None) => {
                 return Err(ChangeError::Rejected(format!(
@@ -229,6 +226,7 @@ impl Members {
                 join.node
             }
             (None, Some(reserved)) if current.is_reserved_for(join) => {
+                current.check_clients_are_free(join)?;
                 let joined = Member {
                     removed: reserved.removed.clone(),
                     ..join.member.clone()
@@ -244,6 +242,7 @@ impl Members {
             }
             (None, None) => {
                 current.check_peer_is_free(&join.member.peer)?;
+                current.check_clients_are_free(join)?;
                 check_capacity(nodes)?;
                 let node = match join.node {
                     0 => self.unused(nodes)?,
