@@ -57,6 +57,10 @@ pub(crate) struct Failure {
 pub(crate) const LOST_NODE: &str = "replace the node: `weir cluster rm N --yes` at another node, then join with an empty \
      directory, without `--node`; only a cluster without another node is restored from a backup";
 
+/// The advice after a wait for a leader. A command waits much longer than an election takes.
+const NO_LEADER: &str = "run `weir cluster status`: it shows the nodes that do not answer; \
+     a leader needs a majority of the nodes";
+
 /// The exit code that shells report for SIGPIPE.
 const UNREAD: u8 = 141;
 
@@ -135,6 +139,10 @@ impl Failure {
                 "turn it on: `weir topic set {name} compaction=latest`"
             )),
             StoreError::VoteLost { .. } => failure.advise(LOST_NODE),
+            StoreError::Remote {
+                code: ErrorCode::NoLeader,
+                ..
+            } => failure.advise(NO_LEADER),
             StoreError::Missing { what: "store" } => {
                 failure.advise("check the path given to `--at`; `weir put` creates a new store")
             }
@@ -436,6 +444,17 @@ mod tests {
     use weir::{ErrorCode, StoreError};
 
     use super::{Failure, OutcomeContext};
+
+    #[test]
+    fn the_advice_without_a_leader_is_the_status_of_the_cluster() {
+        let error = StoreError::Remote {
+            code: ErrorCode::NoLeader,
+            text: "no leader is known".to_owned(),
+        };
+        let failure = Failure::store("cannot put", &error);
+        assert!(failure.advice().contains("`weir cluster status`"));
+        assert_eq!(failure.exit(), 5);
+    }
 
     #[test]
     fn only_an_unknown_outcome_is_indeterminate() {

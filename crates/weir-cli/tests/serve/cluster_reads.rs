@@ -1,9 +1,10 @@
 //! Tests reads at a node of a cluster that lags or has no majority: each kind of read returns what
-//! its consistency promises, or is rejected.
+//! its consistency promises, or is rejected. Also tests sessions that are opened without a leader.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir::query::Bounds;
@@ -270,4 +271,60 @@ fn a_command_that_follows_continues_after_a_time_without_a_leader() {
     }
     tail.kill().unwrap();
     tail.wait().unwrap();
+}
+
+/// The session tries the stopped leader first.
+#[test]
+fn a_session_that_is_opened_while_the_leader_is_stopped_waits_for_the_next_leader() {
+    let place = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(place.path(), 3);
+    let leader = cluster.leader();
+    let others = cluster.nodes.keys().filter(|node| **node != leader);
+    let nodes = std::iter::once(&leader).chain(others);
+    let addresses: Vec<_> = nodes
+        .map(|node| cluster.nodes[node].native.trim_start_matches("weir://"))
+        .collect();
+    let mut options = ConnectOptions::default();
+    // Less than an election takes.
+    options.connect_timeout = Duration::from_secs(1);
+    let at = format!("weir://{}", addresses.join(","));
+    let client = Weir::connect_with(&at, &options).unwrap();
+    client.topic("orders").unwrap().ensure().unwrap();
+    let pid = cluster.nodes[&leader].pid;
+    assert!(signal(pid, "STOP"));
+    let mut session = client.session(ClientId([3; 16]));
+    let next = session.try_next_nonce();
+    let (key, value) = (b"k", b"v");
+    let put = Intention::new("orders", Operation::Put { key, value });
+    let verdicts = session.execute(&[put]);
+    assert!(signal(pid, "CONT"));
+    assert_eq!(next.unwrap(), 1);
+    let verdicts = verdicts.unwrap();
+    assert!(verdicts[0].is_valid(), "{verdicts:?}");
+}
+
+#[test]
+fn a_session_that_is_opened_without_a_majority_fails_with_no_leader() {
+    static IS_WAITING: AtomicBool = AtomicBool::new(false);
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path(), 3);
+    let leader = cluster.leader();
+    let nodes: Vec<u64> = cluster.nodes.keys().copied().collect();
+    let left = *nodes.iter().find(|node| **node != leader).unwrap();
+    let mut options = ConnectOptions::default();
+    // Each of the three nodes has more than the 2 s after which it refuses the session.
+    options.connect_timeout = Duration::from_secs(30);
+    options.patience = Duration::from_secs(8);
+    options.on_wait = Some(|_| IS_WAITING.store(true, Ordering::Relaxed));
+    let client = Weir::connect_with(&cluster.nodes[&left].native, &options).unwrap();
+    for node in nodes.into_iter().filter(|node| *node != left) {
+        cluster.kill(node);
+    }
+    let session = client.session(ClientId([3; 16]));
+    let error = session.try_next_nonce().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoLeader, "{error}");
+    let native = &cluster.nodes[&left].native;
+    let text = format!("{native} answered NO_LEADER: ");
+    assert!(error.to_string().contains(&text), "{error}");
+    assert!(IS_WAITING.load(Ordering::Relaxed));
 }

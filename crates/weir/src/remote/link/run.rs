@@ -752,6 +752,26 @@ mod tests {
     }
 
     #[test]
+    fn a_session_gives_a_node_time_to_wait_for_a_leader_after_the_first_round() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let address: Address = address.parse().unwrap();
+        let options = ConnectOptions {
+            connect_timeout: Duration::from_secs(1),
+            ..ConnectOptions::default()
+        };
+        let addresses = [address.clone(), address];
+        let times = |client| {
+            let link = Link::new(&addresses, client, &options).unwrap();
+            let state = link.inner.lock();
+            [1, 2].map(|attempts| attempt_time(&link.inner, &state, attempts))
+        };
+        let half = Duration::from_millis(500);
+        assert_eq!(times(ClientId::NONE), [half, 2 * half]);
+        assert_eq!(times(ClientId([1; 16])), [half, SESSION_ATTEMPT_TIME_MIN]);
+    }
+
+    #[test]
     fn a_link_that_is_dropped_while_it_connects_ends_the_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
