@@ -97,7 +97,7 @@ fn clients_of_a_removed_node_use_another_node() {
     let leader = cluster.leader();
     let removed = leader % 3 + 1;
     let other = removed % 3 + 1;
-    let host = |node| cluster.nodes[&node].native.strip_prefix("weir://").unwrap();
+    let host = |node: u64| cluster.nodes[&node].native.strip_prefix("weir://").unwrap();
     let at = format!("weir://{}", [removed, other, leader].map(host).join(","));
     let client = Weir::connect(&at).unwrap();
     let topic = client.topic("orders").unwrap();
