@@ -35,6 +35,10 @@ use crate::transport::{Acceptor, Connection};
 use crate::types::{LogId, Types, Vote};
 use crate::wire::{self, Agreement, Hello, Join, SnapshotHead};
 
+/// The number of terms by which the vote of a request may exceed that of this node. Elections do not
+/// reach it in centuries. If a term near the highest number were accepted, no later election could
+/// end: terms only grow.
+const TERMS_AHEAD_MAX: u64 = 1 << 32;
 /// Time limit for the greeting of a connection.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for a connection without a request, and for the arrival of a whole request. The peer
@@ -233,6 +237,20 @@ struct Incoming {
     staged: StagedSnapshot,
 }
 
+/// Checks the term of a leader, or of a node that wants to lead.
+fn check_term(vote: &Vote, port: &Port) -> Result<(), String> {
+    let own = port.raft.metrics().borrow_watched().vote.leader_id().term;
+    let term = vote.leader_id().term;
+    let highest = own.checked_add(TERMS_AHEAD_MAX);
+    if highest.is_some_and(|highest| term > highest) {
+        return Err(port.warn(format!(
+            "a peer sent the term {term}, but this node has the term {own}: no election reaches \
+             such a term"
+        )));
+    }
+    Ok(())
+}
+
 /// Checks that a leader may send a snapshot up to this entry. openraft asserts it, and a failed
 /// assertion would end the core of the node.
 fn acceptable(vote: &Vote, id: EntryId, port: &Port) -> Result<(), &'static str> {
@@ -265,6 +283,9 @@ async fn receive(
     if request.kind == Kind::Snapshot {
         drop(before);
         let SnapshotHead { vote, id, files } = wire::decode_snapshot(&request.body)?;
+        if let Err(why) = check_term(&vote, port) {
+            return Ok(Err(why));
+        }
         if let Err(why) = acceptable(&vote, id, port) {
             return Ok(Err(why.to_owned()));
         }
@@ -399,7 +420,8 @@ fn admit(
         return Err(was_removed(hello.from));
     }
     if let Some(certificate) = certificate {
-        // A node that does not know the members yet accepts any node.
+        // A number that this node does not know may be of a node that joined while this one was away,
+        // even of the leader. It is accepted with any certificate for nodes.
         certificate.check(port.members.address_of(hello.from).as_deref())?;
     }
     check_disks(&hello, port).inspect_err(|why| {
@@ -471,6 +493,9 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
     Ok(match request.kind {
         Kind::Append => {
             let request = wire::decode_append(&request.body)?;
+            if let Err(why) = check_term(&request.vote, port) {
+                return Ok(Err(why));
+            }
             // Record the contact before the entries are on the disk, which may take long.
             if request.vote >= raft.metrics().borrow_watched().vote {
                 port.contact.record_contact();
@@ -481,7 +506,11 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
                 .map_err(|error| failed(&error))
         }
         Kind::Vote => {
-            let answer = raft.vote(wire::decode_vote(&request.body)?).await;
+            let request = wire::decode_vote(&request.body)?;
+            if let Err(why) = check_term(&request.vote, port) {
+                return Ok(Err(why));
+            }
+            let answer = raft.vote(request).await;
             answer
                 .map(|answer| wire::encode_vote_answer(&answer))
                 .map_err(|error| failed(&error))
@@ -494,6 +523,9 @@ async fn answer(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Ve
         }
         Kind::Transfer => {
             let request = wire::decode_transfer(&request.body)?;
+            if let Err(why) = check_term(request.from_leader(), port) {
+                return Ok(Err(why));
+            }
             let answer = raft.handle_transfer_leader(request).await;
             answer
                 .map(|answer| wire::encode_transfer_answer(&answer))
@@ -660,6 +692,37 @@ mod tests {
         let option = RPCOption::new(Duration::from_mins(1));
         let answer = peer.pre_vote(vote_request(term + 1), option).await.unwrap();
         assert!(!answer.vote_granted, "a log that lacks everything");
+        assert_eq!(node.status().term, term);
+        node.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_term_that_no_election_reaches_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let term = node.status().term;
+        // No member has this number: it may be of a node that joined while this one was away.
+        let mut peer = client(&node, CLUSTER, 77, 1).await;
+        for term in [term + (1 << 32) + 1, u64::MAX] {
+            let mut request = vote_request(term);
+            request.leadership_transfer = true;
+            let option = RPCOption::new(Duration::from_mins(1));
+            let refused = peer.vote(request, option.clone()).await.unwrap_err();
+            assert!(refused.to_string().contains("no election"), "{refused}");
+            let vote = convert::vote(StoredVote {
+                term,
+                voted_for: 77,
+                is_committed: true,
+            });
+            let request = AppendEntriesRequest {
+                vote,
+                prev_log_id: None,
+                entries: Vec::new(),
+                leader_commit: None,
+            };
+            let refused = peer.append_entries(request, option).await.unwrap_err();
+            assert!(refused.to_string().contains("no election"), "{refused}");
+        }
         assert_eq!(node.status().term, term);
         node.close().await.unwrap();
     }

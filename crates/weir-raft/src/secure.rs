@@ -1,8 +1,8 @@
 //! Connections between nodes, with TLS on both sides or without.
 //!
 //! Invariants: with TLS, no byte of a frame is sent or accepted before each side has verified the
-//! certificate of the other; a certificate admits only the node at the host that it names; a
-//! connection without TLS to a port that requires TLS receives only an error sentence.
+//! certificate of the other; a certificate admits, of the known members, only the node at the host
+//! that it names; a connection without TLS to a port that requires TLS receives only an error sentence.
 
 use std::fmt;
 use std::io;
