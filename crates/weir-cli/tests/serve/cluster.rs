@@ -677,6 +677,7 @@ fn a_node_that_lost_its_vote_does_not_start_as_a_store_or_a_second_cluster() {
     let printed = String::from_utf8(made.stderr).unwrap();
     assert!(!made.status.success(), "{printed}");
     assert!(printed.contains("with the voters 1, 2, 3"), "{printed}");
+    assert!(printed.contains("cannot make nodes/node-"), "{printed}");
     let status = |at: &str| {
         let asked = weir(place).args(["cluster", "status", "--at", at]).output();
         let asked = asked.unwrap();
