@@ -41,7 +41,7 @@ pub(crate) struct InitArgs {
     /// Number of the node [default: 1]
     #[arg(long, value_name = "N")]
     node: Option<u64>,
-    /// Accept a store with the members of another cluster; only if all voters of that cluster are lost
+    /// Accept a store with the members of another cluster; only if all its voters are lost forever
     #[arg(long)]
     force: bool,
 }
