@@ -357,6 +357,12 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
         let printed = old.wait("the peer reported: ");
         let why = ["another node listens at this address", "has another disk"];
         assert!(why.iter().any(|why| printed.contains(why)), "{printed}");
+        if node == 3 {
+            // The log of the new node 1 says which process must end.
+            let printed = servers[0].wait("a connection from 127.0.0.1 was refused");
+            assert!(printed.contains("claims to be node 3"), "{printed}");
+            assert!(!printed.contains("weir cluster rm"), "{printed}");
+        }
         assert_ne!(status(&native).unwrap().role, "leader");
         drop(old);
     }
