@@ -265,6 +265,7 @@ fn nodes_are_upgraded_one_after_the_other() {
 
 /// Two of three nodes are lost permanently: the remaining node becomes a new cluster.
 #[test]
+#[allow(clippy::too_many_lines, reason = "the steps of the page, in order")]
 fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
