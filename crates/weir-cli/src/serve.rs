@@ -376,7 +376,8 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         let what = "the server stopped because the consensus of its node stopped".to_owned();
         let failure = Failure::new(ErrorCode::Io, what);
         return Err(failure
-            .advise("read the cause in the log, then start the server again")
+            .because("the last error in the log names the cause")
+            .advise("do what that line says; if it says nothing, start the server again")
             .tool()
             .into());
     }

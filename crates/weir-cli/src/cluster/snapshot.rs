@@ -7,7 +7,7 @@ use clap::Args;
 use weir::ErrorCode;
 
 use crate::caller::Caller;
-use crate::cluster::status::ANSWER_TIMEOUT;
+use crate::cluster::status::{ANSWER_TIMEOUT, is_reserved};
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
 use crate::report::{Failure, FailureContext};
@@ -19,7 +19,8 @@ const MEMBER_DOWN: u8 = 1;
 #[command(after_long_help = "\
 Each node in turn writes a snapshot, as with `weir compact`. A node that joins, or was down for long, then
 may get a snapshot instead of the log. Each node keeps at least the newest `log_keep_bytes` of its log
-(256 MiB by default), so the log of a small store does not shrink. Needs the right `admin`. The exit code is 1 if a node does not respond.
+(256 MiB by default), so the log of a small store does not shrink. Needs the right `admin`. A number
+that is only reserved is left out. The exit code is 1 if a node does not respond.
 
 Examples:
   weir cluster snapshot --at weir://127.0.0.1:7071
@@ -49,7 +50,7 @@ pub(crate) fn run(caller: &Caller, _args: &SnapshotArgs) -> anyhow::Result<ExitC
         return Err(failure.because("nothing serves it as a node").into());
     };
     let mut is_complete = true;
-    for member in &cluster.members {
+    for member in cluster.members.iter().filter(|member| !is_reserved(member)) {
         let mut native = member.client.iter();
         let native = native.find(|address| address.starts_with("weir"));
         let mut options = place::connect_options(caller)?;

@@ -338,7 +338,7 @@ fn voting(cluster: &ClusterStatus) -> Vec<(u64, bool)> {
 }
 
 /// Whether a number is reserved, and no node has joined with it yet.
-fn is_reserved(member: &MemberStatus) -> bool {
+pub(super) fn is_reserved(member: &MemberStatus) -> bool {
     !member.votes && member.client.iter().all(String::is_empty)
 }
 
