@@ -9,7 +9,7 @@
 )]
 
 use std::sync::{Arc, Barrier, mpsc};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use weir::query::Bounds;
 use weir::{
@@ -128,6 +128,12 @@ fn a_read_begins_at_its_start_position() {
     let topic = weir.topic("t").unwrap();
     topic.ensure().unwrap();
     for n in 0..2_000_u32 {
+        if n == 900 {
+            // Else all records could have one time, and no record would be before it.
+            let first = topic.at(ConsequenceOffset(1)).unwrap().unwrap();
+            let time = first.record().time_ms;
+            while u128::from(time) >= UNIX_EPOCH.elapsed().unwrap().as_millis() {}
+        }
         drop(weir.propose(&[put(b"k", &[n as u8; 40])]).unwrap());
     }
     topic.append("end").unwrap().ensure_valid().unwrap();
