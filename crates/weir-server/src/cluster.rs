@@ -18,11 +18,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use weir_core::ErrorCode;
 use weir_protocol::{Consistency, StatusValue};
-use weir_raft::{JoinRequest, Node, NodeConfig, Role, Status};
+use weir_raft::{JoinRequest, Node, NodeConfig, PeerTls, Role, Status};
 use weir_store::{OpenOptions, Store, StoreError};
 
 pub use crate::security::PeerFiles;
-use crate::security::{TlsError, peer_tls};
+use crate::security::{PeerCertificates, TlsError};
 pub use weir_raft::{Member, NodeError};
 
 /// Threads of the consensus.
@@ -122,6 +122,8 @@ pub struct ClusterNode {
     node: Arc<Node>,
     /// The members; changes with each change of the membership.
     members: watch::Receiver<BTreeMap<u64, Member>>,
+    /// The certificates for TLS between the nodes, if they use it.
+    certificates: Option<Arc<PeerCertificates>>,
     runtime: Runtime,
 }
 
@@ -172,7 +174,12 @@ impl ClusterNode {
         settings: &NodeSettings,
     ) -> Result<u64, ClusterError> {
         let runtime = runtime()?;
-        let tls = settings.tls.as_ref().map(peer_tls).transpose()?;
+        let certificates = settings
+            .tls
+            .as_ref()
+            .map(PeerCertificates::read)
+            .transpose()?;
+        let tls = certificates.as_ref().map(PeerCertificates::tls);
         let joined = runtime.block_on(join(options, settings, tls.as_ref()))?;
         Node::create(directory, options, joined)?;
         Ok(joined.node)
@@ -187,7 +194,13 @@ impl ClusterNode {
     ) -> Result<Arc<Self>, ClusterError> {
         let runtime = runtime()?;
         let identity = Store::node_identity(directory)?;
-        let opened = runtime.block_on(start(identity, directory, options, settings));
+        let certificates = settings
+            .tls
+            .as_ref()
+            .map(PeerCertificates::read)
+            .transpose()?;
+        let tls = certificates.as_ref().map(PeerCertificates::tls);
+        let opened = runtime.block_on(start(identity, directory, options, settings, tls));
         let node = Arc::new(opened?);
         let (announcing, member) = (Arc::clone(&node), settings.member.clone());
         // Both tasks end with the runtime.
@@ -197,6 +210,7 @@ impl ClusterNode {
         Ok(Arc::new(Self {
             node,
             members,
+            certificates,
             runtime,
         }))
     }
@@ -217,6 +231,13 @@ impl ClusterNode {
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
         self.node.address()
+    }
+
+    /// End of the validity of the certificate for peers, in milliseconds since 1970; `None` without
+    /// TLS between the nodes.
+    pub(crate) fn certificate_expires_ms(&self) -> Option<u64> {
+        let certificates = self.certificates.as_ref();
+        certificates.map(|certificates| certificates.expires_ms())
     }
 
     /// Whether the consensus of this node has ended. The process must then be restarted.
@@ -379,13 +400,13 @@ async fn start(
     directory: &Path,
     options: &OpenOptions,
     settings: &NodeSettings,
+    tls: Option<PeerTls>,
 ) -> Result<Node, ClusterError> {
     let listener = TcpListener::bind(settings.peer).await;
     let listener = listener.map_err(|source| ClusterError::Io {
         what: format!("cannot listen for peers at {}", settings.peer),
         source,
     })?;
-    let tls = settings.tls.as_ref().map(peer_tls).transpose()?;
     let config = match identity {
         Some(config) => config,
         None if settings.join.is_empty() => return Err(ClusterError::NoNode),
@@ -398,7 +419,7 @@ async fn start(
 async fn join(
     options: &OpenOptions,
     settings: &NodeSettings,
-    tls: Option<&weir_raft::PeerTls>,
+    tls: Option<&PeerTls>,
 ) -> Result<NodeConfig, ClusterError> {
     let request = JoinRequest {
         known: None,

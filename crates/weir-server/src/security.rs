@@ -56,7 +56,7 @@ use self::accept::Handshakes;
 use self::principal::Proof;
 use self::rate::{Limits, Rates};
 use self::table::Identities;
-pub(crate) use self::tls::peer_tls;
+pub(crate) use self::tls::PeerCertificates;
 use self::tls::{Tls, TlsFiles};
 pub use crate::config::ClientCertificates;
 use crate::config::{Rate, ServerConfig};
@@ -510,8 +510,13 @@ impl Security {
         }
     }
 
-    /// Returns warnings for the operator who starts the server.
-    pub(crate) fn warnings(&self, config: &ServerConfig) -> Vec<String> {
+    /// Returns warnings for the operator who starts the server. `peer_expires_ms` is the end of the
+    /// validity of the node's certificate for its peers, in milliseconds since 1970.
+    pub(crate) fn warnings(
+        &self,
+        config: &ServerConfig,
+        peer_expires_ms: Option<u64>,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         let addresses = [config.http, config.native].into_iter().flatten();
         for address in addresses.filter(|address| !address.0.ip().is_loopback()) {
@@ -526,13 +531,17 @@ impl Security {
                 ));
             }
         }
-        if let Some(tls) = &self.tls {
-            let left_ms = tls.configs().expires_ms.saturating_sub(now_ms());
+        let own = self.certificate_expires_ms();
+        for (expires_ms, what) in [
+            (own, "the certificate of the server"),
+            (peer_expires_ms, "the certificate of the node for its peers"),
+        ] {
+            let Some(left_ms) = expires_ms.map(|end| end.saturating_sub(now_ms())) else {
+                continue;
+            };
             if left_ms < 14 * 86_400_000 {
                 let days = left_ms / 86_400_000;
-                warnings.push(format!(
-                    "the certificate of the server expires in {days} days"
-                ));
+                warnings.push(format!("{what} expires in {days} days"));
             }
         }
         warnings

@@ -172,7 +172,10 @@ impl Server {
     /// certificate that expires soon.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.shared.security.warnings(&self.shared.config)
+        let shared = &self.shared;
+        let node = shared.cluster.as_ref();
+        let peer_expires_ms = node.and_then(|node| node.certificate_expires_ms());
+        shared.security.warnings(&shared.config, peer_expires_ms)
     }
 
     /// A counter that increases about once a second while the server is alive. It is alive if the

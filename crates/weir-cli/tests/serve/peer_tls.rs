@@ -1,8 +1,9 @@
 //! Tests TLS between the nodes of a cluster, with certificates of `weir cert`.
 
+use std::io::BufRead as _;
 use std::path::Path;
 
-use crate::{Served, serve_by, weir};
+use crate::{Served, ask, serve_by, weir};
 
 /// Runs a command. Returns whether it succeeded, and its standard error.
 fn run(place: &Path, words: &[&str]) -> (bool, String) {
@@ -159,4 +160,44 @@ fn a_node_with_tls_cannot_join_a_cluster_without_tls() {
     let given = flags(pki.path(), "ours", "ours", "127.0.0.1", &own);
     let printed = refused(second.path(), &given, &at);
     assert!(printed.contains("perhaps it has no peer_cert"), "{printed}");
+}
+
+#[test]
+fn the_expiry_of_a_certificate_for_peers_is_a_warning_and_a_metric() {
+    let pki = tempfile::tempdir().unwrap();
+    done(pki.path(), "cert ca ours");
+    let issue = "cert issue 127.0.0.1 --for node --ca ours --expires 5d";
+    done(pki.path(), issue);
+    let place = tempfile::tempdir().unwrap();
+    let at = free_address();
+    done(place.path(), &format!("cluster init --at data --peer {at}"));
+    let given = flags(pki.path(), "ours", "ours", "127.0.0.1", &at);
+    let mut served = node(place.path(), &given, None);
+    let mut printed = String::new();
+    while !printed.contains("warning: the certificate of the node for its peers expires in 4 days")
+    {
+        assert!(
+            served.lines.read_line(&mut printed).unwrap() > 0,
+            "{printed}"
+        );
+    }
+    let expires = || {
+        let page = ask(&served.address, "GET /metrics", "");
+        let name = "\nweir_cluster_certificate_expires_seconds ";
+        let (_, rest) = page.split_once(name).unwrap();
+        rest.lines().next().unwrap().parse::<u64>().unwrap()
+    };
+    let old = expires();
+
+    // A renewed certificate applies without a restart.
+    for end in ["pem", "key"] {
+        let file = pki.path().join("ours").join(format!("127.0.0.1.{end}"));
+        std::fs::rename(file, pki.path().join(format!("old.{end}"))).unwrap();
+    }
+    done(
+        pki.path(),
+        "cert issue 127.0.0.1 --for node --ca ours --expires 30d",
+    );
+    let days = (expires() - old).div_ceil(86_400);
+    assert!([25, 26].contains(&days), "{days}");
 }

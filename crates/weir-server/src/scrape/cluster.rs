@@ -18,6 +18,15 @@ const ROLES: [&str; 7] = [
 pub(super) fn cluster(page: &mut Page, shared: &Shared) {
     let Some(node) = &shared.cluster else { return };
     let gauges = node.gauges();
+    if let Some(ms) = node.certificate_expires_ms() {
+        let name = "weir_cluster_certificate_expires_seconds";
+        page.family(
+            name,
+            "gauge",
+            "Time at which the certificate of this node for its peers expires, since 1970",
+        );
+        page.sample(name, "", ms / 1_000);
+    }
     page.family(
         "weir_cluster_role",
         "gauge",

@@ -241,34 +241,68 @@ pub struct PeerFiles {
     pub authority: PathBuf,
 }
 
-/// TLS between nodes with these files. A changed file applies to the next connection. If it is not
-/// valid, the error is logged and the previous content stays in use.
-///
-/// # Errors
-/// If the files are not valid now.
-pub(crate) fn peer_tls(files: &PeerFiles) -> Result<PeerTls, TlsError> {
-    let files = files.clone();
-    let paths =
-        |files: &PeerFiles| [&files.certificate, &files.key, &files.authority].map(Clone::clone);
-    let stamps = FileStamps::default();
-    stamps.record(paths(&files).iter().map(PathBuf::as_path));
-    let configs = RwLock::new(read_peer(&files)?);
-    Ok(PeerTls::new(move || {
-        let paths = paths(&files);
-        if stamps.has_changed(paths.iter().map(PathBuf::as_path)) {
-            stamps.record(paths.iter().map(PathBuf::as_path));
-            match read_peer(&files) {
-                Ok(new) => *configs.write() = new,
+/// The files of TLS between nodes, and their content at the last load. A changed file applies to
+/// the next connection. If it is not valid, the error is logged and the previous content stays in
+/// use.
+#[derive(Debug)]
+pub(crate) struct PeerCertificates {
+    files: PeerFiles,
+    loaded: RwLock<LoadedPeer>,
+    stamps: FileStamps,
+}
+
+#[derive(Clone, Debug)]
+struct LoadedPeer {
+    configs: PeerConfigs,
+    /// End of the validity of the node's certificate, in milliseconds since 1970.
+    expires_ms: u64,
+}
+
+impl PeerCertificates {
+    /// Fails if the files are not valid.
+    pub(crate) fn read(files: &PeerFiles) -> Result<Arc<Self>, TlsError> {
+        let stamps = FileStamps::default();
+        stamps.record(files.paths());
+        Ok(Arc::new(Self {
+            files: files.clone(),
+            loaded: RwLock::new(read_peer(files)?),
+            stamps,
+        }))
+    }
+
+    /// TLS with these files.
+    pub(crate) fn tls(self: &Arc<Self>) -> PeerTls {
+        let own = Arc::clone(self);
+        PeerTls::new(move || Ok(own.current().configs))
+    }
+
+    /// End of the validity of the node's certificate, in milliseconds since 1970.
+    pub(crate) fn expires_ms(&self) -> u64 {
+        self.current().expires_ms
+    }
+
+    fn current(&self) -> LoadedPeer {
+        if self.stamps.has_changed(self.files.paths()) {
+            self.stamps.record(self.files.paths());
+            match read_peer(&self.files) {
+                Ok(new) => *self.loaded.write() = new,
                 Err(error) => {
                     tracing::error!(%error, "the certificates of the node were not reloaded");
                 }
             }
         }
-        Ok(configs.read().clone())
-    }))
+        self.loaded.read().clone()
+    }
 }
 
-fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
+impl PeerFiles {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        let paths = [&self.certificate, &self.key, &self.authority];
+        paths.into_iter().map(PathBuf::as_path)
+    }
+}
+
+fn read_peer(files: &PeerFiles) -> Result<LoadedPeer, TlsError> {
     let path = &files.certificate;
     let chain = certificates(path)?;
     let own = chain.first().map(AsRef::as_ref).unwrap_or_default();
@@ -314,10 +348,13 @@ fn read_peer(files: &PeerFiles) -> Result<PeerConfigs, TlsError> {
         .with_client_auth_cert(chain, key)
         .map_err(refused)?;
     let (server, client) = (Arc::new(server), Arc::new(client));
-    Ok(PeerConfigs {
-        server,
-        client,
-        verifier: nodes,
+    Ok(LoadedPeer {
+        configs: PeerConfigs {
+            server,
+            client,
+            verifier: nodes,
+        },
+        expires_ms: own.not_after_ms,
     })
 }
 
