@@ -143,7 +143,7 @@ fn a_server_removes_expired_streams_at_its_start() {
     let world = with(&[]);
     world.create("a", TEXT, "a");
     // The stream expires soon, and no request reads it before the restart.
-    let soon = rfc3339_in(Duration::from_millis(300));
+    let soon = rfc3339_in(Duration::from_millis(1500));
     let fields = format!("{TEXT}\nStream-Forked-From: /a\nStream-Expires-At: {soon}");
     world.create("b", &fields, "b");
     assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
