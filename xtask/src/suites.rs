@@ -261,54 +261,57 @@ const LANGUAGES: &[(&str, Suite)] = &[
     ("Emacs package", emacs),
 ];
 
+/// Test binaries that run at a time on two cores: the third one uses the time in which the others
+/// wait for disks, processes and peers.
+const WORKERS: usize = 3;
+
 /// Runs every suite. The languages run sequentially on this thread, the binaries of the Rust
-/// workspace on another thread. After the languages, this thread runs binaries too.
-///
-/// Two concurrent binaries keep two cores busy while tests wait for disks and processes.
+/// workspace on the other workers. After the languages, this thread runs binaries too.
 pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
-    let mut second = Summary::default();
-    std::thread::scope(|scope| {
-        let worker = scope.spawn(|| queue.run_jobs(&mut second));
+    run_jobs(&queue, summary, |summary| {
         for (name, run) in LANGUAGES {
             let start = Instant::now();
             run(summary);
             summary.add_time(name, start.elapsed());
         }
-        queue.run_jobs(summary);
-        if worker.join().is_err() {
-            summary.fail("rust", "the second worker panicked");
-        }
     });
-    summary.merge(second);
     Ok(())
 }
 
 /// Runs all tests of the Rust workspace: one suite for each crate, with documentation examples.
 pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue(summary)?;
-    run_jobs(&queue, summary);
+    run_jobs(&queue, summary, |_| {});
     Ok(())
 }
 
 /// Runs the tests of some packages of the workspace, without documentation examples.
 pub(crate) fn packages(names: &BTreeSet<String>, summary: &mut Summary) -> anyhow::Result<()> {
     let queue = rust::queue_of(names, summary)?;
-    run_jobs(&queue, summary);
+    run_jobs(&queue, summary, |_| {});
     Ok(())
 }
 
-/// Runs test binaries, two at a time.
-fn run_jobs(queue: &rust::Queue, summary: &mut Summary) {
-    let mut second = Summary::default();
+/// Runs `first` on this thread, and then test binaries; the other workers run binaries at once.
+fn run_jobs(queue: &rust::Queue, summary: &mut Summary, first: impl FnOnce(&mut Summary)) {
+    let mut others: [Summary; WORKERS - 1] = Default::default();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| queue.run_jobs(&mut second));
+        let workers: Vec<_> = others
+            .iter_mut()
+            .map(|other| scope.spawn(move || queue.run_jobs(other)))
+            .collect();
+        first(summary);
         queue.run_jobs(summary);
-        if worker.join().is_err() {
-            summary.fail("rust", "the second worker panicked");
+        for worker in workers {
+            if worker.join().is_err() {
+                summary.fail("rust", "a worker panicked");
+            }
         }
     });
-    summary.merge(second);
+    for other in others {
+        summary.merge(other);
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Builds the test binaries of the Rust workspace once, and runs two at a time.
+//! Builds the test binaries of the Rust workspace once, and runs them.
 //!
 //! Invariants:
 //! - A binary that ends without a report counts as one failure.
@@ -57,7 +57,7 @@ struct Binary {
     directory: PathBuf,
 }
 
-/// The remaining jobs. Both workers take jobs from the front.
+/// The remaining jobs. All workers take jobs from the front.
 pub(super) struct Queue(Mutex<VecDeque<Job>>);
 
 /// Builds the tests of the workspace.
