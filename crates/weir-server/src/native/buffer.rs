@@ -122,7 +122,8 @@ impl Received {
         self.release();
     }
 
-    fn release(&mut self) {
+    /// Drops all received bytes, and releases their memory.
+    pub(super) fn release(&mut self) {
         self.bytes = Vec::new();
         self.start = 0;
         self.end = 0;

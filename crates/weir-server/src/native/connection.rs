@@ -40,7 +40,7 @@ use writes::WriteAdmission;
 
 /// Deadline for HELLO after a connection opens.
 const HELLO_TIME: Duration = Duration::from_secs(10);
-/// Longest silence inside a packet.
+/// Longest silence inside a packet, and longest wait of an incomplete packet for memory.
 const STALL_TIME: Duration = Duration::from_secs(30);
 /// First interval at which a connection polls for a state without a wake-up, such as free memory in
 /// a budget. A queue of waiters would let a large packet block the small packets of others. The
@@ -93,6 +93,8 @@ pub(super) struct Connection<S> {
     blocked: bool,
     /// Other connections have exhausted the budget for large packets.
     budget_exhausted: bool,
+    /// Deadline for memory for the incomplete packet at the front, while it waits for memory.
+    memory_deadline: Option<Instant>,
     /// Consecutive polls that found no progress.
     polls: u32,
     /// The write at the front waits for costly calls.
@@ -180,6 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             draining: false,
             blocked: false,
             budget_exhausted: false,
+            memory_deadline: None,
             polls: 0,
             waits_for_costly: false,
             started: now,
@@ -676,6 +679,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Event::Broken;
         }
         if self.waits() {
+            if self.budget_exhausted && self.memory_deadline.is_some_and(|due| due <= now) {
+                self.refuse_large_packet();
+                return Event::Progress;
+            }
             self.budget_exhausted = false;
             self.polls = self.polls.saturating_add(1);
             return Event::Progress;
@@ -694,6 +701,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Event::Progress;
         }
         Event::Broken
+    }
+
+    /// Refuses the incomplete packet at the front, for which there was no memory for too long.
+    /// Otherwise, connections that use parts of the budget could wait for each other forever.
+    fn refuse_large_packet(&mut self) {
+        self.budget_exhausted = false;
+        if let Some(received) = &mut self.received {
+            received.release();
+        }
+        let text = "large packets of other connections use the memory; send the packet again later";
+        self.fatal(&Refused::new(ErrorCode::Busy, text).fatal());
     }
 
     fn poll(&mut self, context: &mut Context<'_>, timer: Pin<&mut Sleep>) -> Poll<Event> {
@@ -759,8 +777,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let Some(space) = received.free_space(missing) else {
             self.budget_exhausted = true;
+            let due = Instant::now() + STALL_TIME;
+            self.memory_deadline.get_or_insert(due);
             return Poll::Ready(true);
         };
+        self.memory_deadline = None;
         let mut buffer = ReadBuf::new(space);
         match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
             Poll::Ready(Ok(())) => {
@@ -830,9 +851,70 @@ fn malformed(error: &FrameError) -> Refused {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use weir_protocol::{Encoder, Message, Packet};
+
     use super::poll_pause;
+    use crate::config::{ServerConfig, Size};
+    use crate::native::{Port, connect, late};
+
+    /// Connects a client, and sends HELLO and these bytes.
+    async fn client(port: &Arc<Port>, bytes: &[u8]) -> DuplexStream {
+        let (server_io, mut client) = duplex(4 << 20);
+        let (port, owner) = (Arc::clone(port), port.shared.security.owner());
+        tokio::spawn(async move { connect(&port, server_io, owner, None).await });
+        client.write_all(b"|\n\n_request_hello\n|\n").await.unwrap();
+        client.write_all(bytes).await.unwrap();
+        client
+    }
+
+    /// The packets of two connections use the whole budget, and each needs more.
+    #[test]
+    fn connections_do_not_wait_for_the_memory_of_each_other_forever() {
+        const BUDGET_BYTES: usize = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            bodies_budget: Some(Size(BUDGET_BYTES)),
+            ..ServerConfig::default()
+        };
+        let port = late::port(folder.path(), config);
+        let items = vec![0; 900 << 10];
+        let write = Message::Write {
+            count: 1,
+            items: &items,
+        };
+        let mut packet = Vec::new();
+        Encoder::default().encode(&Packet::new(write), &mut packet);
+        let (first, rest) = packet.split_at(400 << 10);
+        let (second, _) = rest.split_at(200 << 10);
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let bodies = &port.shared.admission.bodies;
+            let mut clients = [client(&port, first).await, client(&port, first).await];
+            while bodies.used() < BUDGET_BYTES {
+                tokio::task::yield_now().await;
+            }
+            for client in &mut clients {
+                client.write_all(second).await.unwrap();
+            }
+            for client in &mut clients {
+                let mut received = Vec::new();
+                let end = client.read_to_end(&mut received);
+                // The time is simulated.
+                let end = tokio::time::timeout(Duration::from_hours(1), end).await;
+                assert!(end.is_ok(), "the connection waits");
+                let received = String::from_utf8_lossy(&received);
+                assert!(received.contains("_failure_busy"), "{received}");
+            }
+            assert_eq!(bodies.used(), 0);
+        });
+    }
 
     #[test]
     fn pauses_between_polls_grow_to_a_bound() {
