@@ -491,3 +491,29 @@ fn a_drain_ends_long_polls_and_event_streams() {
     events.read_until(b"0\r\n\r\n");
     server.wait().unwrap();
 }
+
+/// The server caches the description of each stream, and clients can write descriptions.
+#[test]
+fn a_content_type_that_is_too_long_is_ignored() {
+    let world = with(&[]);
+    for (topic, bytes, is_used) in [("a", 255, true), ("b", 256, false)] {
+        let content_type = format!("text/{}", "x".repeat(bytes - "text/".len()));
+        let description = serde_json::json!({ "content_type": content_type }).to_string();
+        let line = format!("PUT /v1/topics/{topic}");
+        assert_eq!(world.ask(&line, "", b"").status, 201);
+        let line = format!("PUT /v1/topics/{topic}/keys/.ds%2Fconfig");
+        assert_eq!(world.ask(&line, "", description.as_bytes()).status, 201);
+        // A record of another topic has the type of its writer.
+        let line = format!("POST /v1/topics/{topic}.plain/events");
+        let create = format!("PUT /v1/topics/{topic}.plain");
+        assert_eq!(world.ask(&create, "", b"").status, 201);
+        let fields = format!("Content-Type: {content_type}");
+        assert_eq!(world.ask(&line, &fields, b"x").status, 201);
+        for stream in [topic.to_owned(), format!("{topic}.plain")] {
+            let reply = world.ask(&format!("GET /ds/{stream}"), "", b"");
+            assert_eq!(reply.status, 200, "{stream}");
+            let found = reply.get("content-type") == Some(content_type.as_str());
+            assert_eq!(found, is_used, "{stream}: {reply:?}");
+        }
+    }
+}

@@ -23,7 +23,7 @@ use crate::resources::context::Edge;
 use crate::resources::problems;
 use crate::resources::propose::outcomes;
 use crate::resources::streams::config::{Config, Expiry};
-use crate::resources::streams::terms::REGISTRY_PAGE;
+use crate::resources::streams::terms::{REGISTRY_PAGE, TYPE_BYTES_MAX};
 
 /// Name of the topic.
 pub(super) const REGISTRY: &str = ".weir.ds";
@@ -121,8 +121,9 @@ pub(super) fn is_gone(store: &Store, topic: &str, incarnation: u64) -> Result<bo
     Ok(entry.is_some_and(|entry| entry == incarnation.to_string().as_bytes()))
 }
 
-/// Parses the description of a stream, and checks it against the registry. A fork without its entry
-/// gives `None`; an expiry without its entry is ignored.
+/// Parses the description of a stream, and checks it against the registry. A fork without its entry,
+/// and a longer content type than a client may set, give `None`; an expiry without its entry is
+/// ignored.
 pub(super) fn validated(
     store: &Store,
     topic: &str,
@@ -131,6 +132,10 @@ pub(super) fn validated(
     let Ok(mut config) = serde_json::from_slice::<Config>(description) else {
         return Ok(None);
     };
+    // Clients can write any description. The server caches the type, and sends it in each response.
+    if config.content_type.len() > TYPE_BYTES_MAX {
+        return Ok(None);
+    }
     if config.fork.is_none() && config.expiry == Expiry::Never {
         return Ok(Some(config));
     }

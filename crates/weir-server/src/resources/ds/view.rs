@@ -18,7 +18,9 @@ use crate::resources::problems;
 use crate::resources::streams::config::{Config, Expiry, Part, TYPE_DEFAULT};
 use crate::resources::streams::position;
 use crate::resources::streams::state::Streams;
-use crate::resources::streams::terms::{CLOSED, CONFIG, CONFIGS_MAX, is_data, is_json};
+use crate::resources::streams::terms::{
+    CLOSED, CONFIG, CONFIGS_MAX, TYPE_BYTES_MAX, is_data, is_json,
+};
 
 /// Pages of a topic without a description that are searched for a content type.
 const PLAIN_PAGES_MAX: usize = 4;
@@ -268,7 +270,9 @@ fn derive_config(store: &Store, topic: &str, created: u64) -> Result<(Config, bo
                     Shape::Text => "text/plain; charset=utf-8",
                     Shape::Bytes => TYPE_DEFAULT,
                 };
-                return Ok((config_of(meta.media_type().unwrap_or(derived)), true));
+                let stated = meta.media_type();
+                let stated = stated.filter(|text| text.len() <= TYPE_BYTES_MAX);
+                return Ok((config_of(stated.unwrap_or(derived)), true));
             }
         }
     }
