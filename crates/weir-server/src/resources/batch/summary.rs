@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use weir_core::{Detail, Effect, ErrorCode, Outcome, Outcomes};
 
+use crate::http::head::FieldName;
 use crate::http::json::{Object, number, text};
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Member, Problem};
@@ -120,7 +121,10 @@ pub(super) async fn answer(
     failed: Option<Problem>,
 ) -> Result<Reply, Problem> {
     let reservation = summary.reserve(edge).await;
-    if let Some(mut problem) = failed {
+    if let Some(problem) = failed {
+        let nonces = [FieldName::WeirNonce, FieldName::IdempotencyKey];
+        let has_nonces = nonces.iter().any(|name| call.head.has(*name));
+        let mut problem = without_repetition(problem, summary.items, has_nonces);
         // Some items may be in the log, so the problem is about an item, not the request.
         if problem.kind == Kind::BadRequest {
             problem.kind = Kind::BadItem;
@@ -156,4 +160,33 @@ pub(super) async fn answer(
     summary.members(&mut object);
     object.end();
     Ok(reply.with("application/json", body).reserved(reservation))
+}
+
+/// Replaces a redirect after items of the batch were executed. A client follows a redirect with the
+/// whole batch, so these items would be executed again, unless they have nonces.
+fn without_repetition(problem: Problem, items: u64, has_nonces: bool) -> Problem {
+    if problem.kind != Kind::Redirect || items == 0 || has_nonces {
+        return problem;
+    }
+    let detail = "another node became the leader after items of the batch were executed";
+    Problem::new(Kind::NoLeader, detail).code(ErrorCode::NoLeader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Problem, without_repetition};
+
+    #[test]
+    fn a_batch_is_redirected_only_if_no_item_can_be_executed_twice() {
+        for (items, has_nonces, kind) in [
+            (0, false, Kind::Redirect),
+            (3, true, Kind::Redirect),
+            (3, false, Kind::NoLeader),
+        ] {
+            let redirect = Problem::new(Kind::Redirect, "").field("location", "http://b");
+            let problem = without_repetition(redirect, items, has_nonces);
+            assert_eq!(problem.kind, kind, "{items} {has_nonces}");
+            assert_eq!(problem.fields.is_empty(), kind == Kind::NoLeader);
+        }
+    }
 }
