@@ -221,7 +221,8 @@ impl<'a> Pull<'a> {
     }
 
     fn run(&mut self) -> Result<PullReport> {
-        let due = |last: Option<i64>| last.is_none_or(|last| self.options.now_ms - last >= DAY_MS);
+        let now_ms = self.options.now_ms;
+        let due = |last: Option<i64>| last.is_none_or(|last| distance_ms(now_ms, last) >= DAY_MS);
         let (reference, census) = (due(self.cursor.reference_ms), due(self.cursor.census_ms));
         if reference {
             self.reference()?;
@@ -774,9 +775,14 @@ impl<'a> Pull<'a> {
         let aliases: Vec<Change> = aliases.into_values().collect();
         self.write("aliases", &aliases)?;
         let count = u64::try_from(stored_issues.len()).unwrap_or(0);
-        let incomplete = self.store_parts(stored_issues.into_values())?;
-        self.record_incomplete(incomplete)?;
-        self.write_all(changes)?;
+        let ids: BTreeSet<String> = stored_issues.keys().cloned().collect();
+        let result = self.store_with_parts(stored_issues, changes);
+        if matches!(result, Err(JiraError::Busy)) {
+            // Another process has stored newer versions of these issues. This page can have removed
+            // comments and worklogs that only the newer versions have.
+            self.record_incomplete(ids)?;
+        }
+        result?;
         let aliases: Vec<Change> = moved_aliases.into_values().collect();
         self.write("aliases", &aliases)?;
         for (project, id) in moved {
@@ -785,6 +791,18 @@ impl<'a> Pull<'a> {
         }
         self.report.stored += count;
         Ok(count)
+    }
+
+    /// Stores the comments and worklogs of `issues`, by id. Then stores `changes`: the issues, by
+    /// topic.
+    fn store_with_parts(
+        &mut self,
+        issues: BTreeMap<String, &Value>,
+        changes: BTreeMap<String, Vec<Change>>,
+    ) -> Result<()> {
+        let incomplete = self.store_parts(issues.into_values())?;
+        self.record_incomplete(incomplete)?;
+        self.write_all(changes)
     }
 
     fn write(&mut self, topic: &str, changes: &[Change]) -> Result<()> {
@@ -1063,7 +1081,7 @@ impl<'a> Pull<'a> {
         let now_ms = self.options.now_ms;
         // The first pull has just read all issues.
         let last = *self.cursor.sample_ms.get_or_insert(now_ms);
-        if now_ms - last < SAMPLE_INTERVAL_MS {
+        if distance_ms(now_ms, last) < SAMPLE_INTERVAL_MS {
             return Ok(());
         }
         let mut ids = Vec::new();
@@ -1290,6 +1308,12 @@ enum Decision {
     Store,
     Same,
     Stale,
+}
+
+/// The time between two times, in milliseconds. After the clock was set back, `last` can be in the
+/// future.
+fn distance_ms(now: i64, last: i64) -> i64 {
+    now.saturating_sub(last).saturating_abs()
 }
 
 /// The fields, with only the count of the parts that a search truncates.

@@ -132,10 +132,9 @@ impl Replica {
         checked(&self.writable(topic)?.delete(key)?)
     }
 
-    /// Writes changes in transactions. If another writer was faster, nothing of that transaction is
-    /// written. Returns whether all changes were written.
+    /// Writes changes in transactions, in order. If another writer was faster, neither that
+    /// transaction nor a later one is written. Returns whether all changes were written.
     pub fn apply(&self, topic: &str, changes: &[Change]) -> Result<bool> {
-        let mut all = true;
         let mut rest = changes;
         while !rest.is_empty() {
             let (part, others) = rest.split_at(transaction_len(rest));
@@ -165,11 +164,11 @@ impl Replica {
             let verdict = writable.txn(&ops, &expect)?;
             match verdict.reason() {
                 None => {}
-                Some(ErrorCode::Conflict) => all = false,
+                Some(ErrorCode::Conflict) => return Ok(false),
                 Some(code) => return Err(JiraError::Refused(code)),
             }
         }
-        Ok(all)
+        Ok(true)
     }
 
     /// The keys of a topic that begin with `prefix`, in byte order.

@@ -5,6 +5,7 @@ use weir_jira::index::Index;
 use weir_jira::offline;
 use weir_jira::op::{Action, State};
 use weir_jira::outbox::{Choice, Outbox};
+use weir_jira::replica::Change;
 use weir_jira::{JiraError, meta};
 
 use crate::world::{World, small};
@@ -110,6 +111,22 @@ fn a_text_that_is_nested_too_deeply_is_rejected() {
     let stored = world.other_replica();
     assert_eq!(Outbox::new(&stored, 0).ops().unwrap().len(), 2);
     outbox.show("AA-1").unwrap();
+}
+
+/// An operation and the counter of operations can be in two transactions, if the operation is large.
+/// An operation whose number another process has used must not be written: it would be sent twice.
+#[test]
+fn changes_after_a_lost_race_are_not_written() {
+    let world = World::new(small());
+    let put = |key: &str, bytes: usize| Change {
+        key: key.to_owned(),
+        value: Some(vec![b'1'; bytes]),
+        found: None,
+    };
+    assert!(world.replica.apply("cursors", &[put("a", 1)]).unwrap());
+    let changes = [put("a", 1), put("b", 5 << 20)];
+    assert!(!world.replica.apply("cursors", &changes).unwrap());
+    assert!(world.replica.get("cursors", "b").unwrap().is_none());
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! First pull, changes, moves, deletions, lost projects.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_jira::client::Client;
 use weir_jira::index::Index;
-use weir_jira::pull::pull;
+use weir_jira::outbox::Outbox;
+use weir_jira::pull::{PullOptions, pull};
+use weir_jira::push::{PushOptions, push};
 use weir_jira::replica::Location;
 use weir_jira::sim::SimOptions;
 use weir_jira::{JiraError, offline, site_query, time};
@@ -581,6 +584,69 @@ fn an_issue_with_a_time_in_the_future_gets_its_next_version() {
     let stored = world.replica.issue("AA-4").unwrap();
     let site = world.site_issue("AA-4");
     assert_eq!(stored["fields"]["updated"], site["fields"]["updated"]);
+}
+
+/// A census at a wrong time in the future does not prevent the next one for years.
+#[test]
+fn a_census_is_due_after_the_clock_was_set_back() {
+    let world = World::new(small());
+    let now_ms = world.now() + 3650 * 86_400_000;
+    let ahead = PullOptions {
+        now_ms,
+        ..world.options()
+    };
+    pull(&world.client, &world.replica, &ahead).unwrap();
+    let body = json!({"issue": "AA-1"});
+    world.sim.control("POST", "/_sim/delete", &body);
+    assert_eq!(world.pull().gone, 1);
+    assert_eq!(world.pull().requests, 1);
+    world.converged();
+}
+
+/// Another process adds a comment to an issue, and reads it back, while a pull stores a page from
+/// before the comment. The pull removes the comment from the replica and fails; the next census adds
+/// it again.
+#[test]
+fn a_comment_that_another_process_reads_back_during_a_pull_is_not_lost() {
+    let world = World::new(SimOptions {
+        page_cap: 100,
+        ..small()
+    });
+    world.pull();
+    world.advance(60_000);
+    let id = |key: &str| world.replica.locate(key).unwrap().unwrap().id;
+    let (first, second) = if id("AA-1") < id("AA-2") {
+        ("AA-1", "AA-2")
+    } else {
+        ("AA-2", "AA-1")
+    };
+    // More comments than a page shows: the pull requests them before it stores the second issue.
+    let text = json!({"type": "doc", "version": 1, "content": []});
+    for _ in 0..30 {
+        let path = format!("issue/{first}/comment");
+        let body = json!({"body": text});
+        world.client.write("POST", &path, &body).unwrap();
+    }
+    world.edit(second, &json!({"summary": "changed"}));
+    let fault = json!({"name": "429", "retry_after": "7"});
+    world.fault("GET", "/rest/api/3/issue/*/comment", 1, 1, &fault);
+    let (replica, now_ms) = (world.other_replica(), world.now());
+    let other = world.client_within(Duration::from_mins(5));
+    let pauses = AtomicUsize::new(0);
+    let pause = Arc::new(move |_| {
+        if pauses.fetch_add(1, Ordering::SeqCst) == 0 {
+            let outbox = Outbox::new(&replica, now_ms);
+            outbox.comment(second, "of another process").unwrap();
+            let report = push(&other, &replica, &PushOptions { now_ms }).unwrap();
+            assert_eq!(report.sent, 1, "{report:?}");
+        }
+    });
+    let client = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
+    let error = pull(&client, &world.replica, &world.options()).unwrap_err();
+    assert!(matches!(error, JiraError::Busy), "{error}");
+    world.pull();
+    world.census().unwrap();
+    world.converged();
 }
 
 /// Some changes do not change the time of an issue. Once a week, a pull reads a part of the issues
