@@ -31,12 +31,16 @@ pub struct Op {
     /// Number of times that it was sent.
     #[serde(default)]
     pub attempts: u32,
-    /// Time of the last attempt by the clock of the site, in milliseconds.
+    /// Time of the last attempt by the clock of the site, in milliseconds; `None` after the site
+    /// reported that it did not execute the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_ms: Option<i64>,
     /// The earliest time of the next attempt, in milliseconds; 0: at any time.
     #[serde(default)]
     pub not_before_ms: i64,
+    /// Time at which the pause before that attempt began, in milliseconds.
+    #[serde(default)]
+    pub paused_ms: i64,
     /// Why the operation is still in the outbox, for people.
     #[serde(default)]
     pub problem: Option<String>,
@@ -174,11 +178,12 @@ impl Work {
 
     /// The JSON for a request.
     pub fn wire(&self) -> Value {
-        let mut body = json!({"timeSpentSeconds": self.seconds, "started": self.started});
-        if !self.comment.is_null() {
-            body["comment"] = self.comment.clone();
-        }
-        body
+        // Without a comment in the request, the site would keep the old one.
+        let comment = match &self.comment {
+            Value::Null => weir_adf::empty(),
+            comment => comment.clone(),
+        };
+        json!({"timeSpentSeconds": self.seconds, "started": self.started, "comment": comment})
     }
 
     /// One line for people: the time spent, the start of the work, and the comment.
@@ -403,6 +408,18 @@ impl Op {
     /// Key in the topic; keys sort by number.
     pub fn record_key(number: u64) -> String {
         format!("op.{number:012}")
+    }
+
+    /// Whether the operation waits for the time of its next attempt. A clock that was set back to
+    /// before the pause ends it: otherwise the pause could last for years.
+    pub(crate) fn is_paused(&self, now_ms: i64) -> bool {
+        (self.paused_ms..self.not_before_ms).contains(&now_ms)
+    }
+
+    /// Whether the site may have executed the operation: it was sent, and the site did not report
+    /// that it was not executed.
+    pub(crate) fn may_be_executed(&self) -> bool {
+        self.sent_ms.is_some() || matches!(self.state, State::Sending | State::Unknown)
     }
 
     /// Whether `other` must wait for this operation. `is_blocked`: a decision of the user must

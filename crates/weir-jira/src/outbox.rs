@@ -168,7 +168,7 @@ impl<'a> Outbox<'a> {
     /// answer for its type and status, otherwise all statuses of the site. The current status of
     /// the issue is not one of them.
     pub fn transitions(&self, key: &str) -> Result<Vec<String>> {
-        let issue = self.show(key)?;
+        let issue = self.before_transition(key)?;
         let mut names = meta::transitions_of(self.replica, &issue)?;
         let current = meta::name_of(&issue["fields"]["status"]);
         names.retain(|name| !name.eq_ignore_ascii_case(&current));
@@ -178,6 +178,18 @@ impl<'a> Outbox<'a> {
     /// The fields that a transition of an issue to a status sets, as far as known.
     pub fn transition_fields(&self, key: &str, to: &str) -> Result<Vec<FieldInfo>> {
         meta::transition_fields_of(self.replica, &self.show(key)?, to)
+    }
+
+    /// The issue of a key. If a transition of the issue is in conflict, the status is that of the
+    /// site.
+    fn before_transition(&self, key: &str) -> Result<Value> {
+        let mut issue = self.show(key)?;
+        let pending = self.pending_of(key)?;
+        let mut conflicts = pending.iter().flat_map(|op| &op.conflicts);
+        if let Some(part) = conflicts.find(|part| part.field == "status") {
+            issue["fields"]["status"] = part.theirs.clone();
+        }
+        Ok(issue)
     }
 
     fn find_target(&self, key: &str) -> Result<Target> {
@@ -295,19 +307,7 @@ impl<'a> Outbox<'a> {
     ) -> Result<Op> {
         let target = self.writable_target(key)?;
         let possible = meta::transitions_of(self.replica, &target.issue)?;
-        let found = possible.iter().find(|name| name.eq_ignore_ascii_case(to));
-        let to = match found {
-            Some(name) => name.clone(),
-            None if possible.is_empty() => to.to_owned(),
-            None => {
-                let what = format!(
-                    "{to:?} is not possible; choose from {}",
-                    possible.join(", ")
-                );
-                let field = "status".to_owned();
-                return Err(JiraError::Field { field, what });
-            }
-        };
+        let to = possible_status(&possible, to)?;
         let mut known = meta::transition_fields_of(self.replica, &target.issue, &to)?;
         known.extend(meta::fields_of(self.replica, &target.issue)?);
         let fields = self.plain_fields(&known, assignments, &target.issue["fields"])?;
@@ -730,6 +730,7 @@ impl<'a> Outbox<'a> {
             attempts: 0,
             sent_ms: None,
             not_before_ms: 0,
+            paused_ms: 0,
             problem: None,
             conflicts: Vec::new(),
             created: None,
@@ -910,6 +911,10 @@ impl<'a> Outbox<'a> {
                 let text = "a value needs `mine` and one field".to_owned();
                 return Err(JiraError::Change(text));
             }
+            Some(text) if chosen[0] == "status" => {
+                self.choose_status(op, text)?;
+                None
+            }
             Some(text) => Some(self.merged_value(op, &chosen[0], text)?),
         };
         for name in &chosen {
@@ -922,6 +927,20 @@ impl<'a> Outbox<'a> {
             op.not_before_ms = 0;
         }
         Ok(!has_nothing_to_send(op))
+    }
+
+    /// Gives a transition in conflict another status. The fields that the transition to that status
+    /// sets keep their values.
+    fn choose_status(&self, op: &mut Op, text: &str) -> Result<()> {
+        let issue = self.before_transition(&op.issue)?;
+        let possible = meta::transitions_of(self.replica, &issue)?;
+        let status = possible_status(&possible, text)?;
+        let known = meta::transition_fields_of(self.replica, &issue, &status)?;
+        if let Action::Transition { to, fields, .. } = &mut op.action {
+            fields.retain(|name, _| known.iter().any(|info| info.id == *name));
+            *to = status;
+        }
+        Ok(())
     }
 
     /// A value that the user wrote to resolve a conflict.
@@ -940,6 +959,22 @@ impl<'a> Outbox<'a> {
         match values::parse(self.replica, meta::field(&known, field)?, text, &theirs)? {
             ParsedValue::Single(value) => Ok(value),
             ParsedValue::Set(_) => Err(JiraError::Change("lists have no conflicts".to_owned())),
+        }
+    }
+}
+
+/// The possible status with this name; any status if the possible ones are unknown.
+fn possible_status(possible: &[String], name: &str) -> Result<String> {
+    let mut all = possible.iter();
+    let found = all.find(|status| status.eq_ignore_ascii_case(name));
+    match found {
+        Some(status) => Ok(status.clone()),
+        None if possible.is_empty() => Ok(name.to_owned()),
+        None => {
+            let names = possible.join(", ");
+            let what = format!("{name:?} is not possible; choose from {names}");
+            let field = "status".to_owned();
+            Err(JiraError::Field { field, what })
         }
     }
 }

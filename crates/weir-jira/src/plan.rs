@@ -183,7 +183,7 @@ impl<'a> Planner<'a> {
         fields: &Map<String, Value>,
         all: &[Op],
     ) -> Result<Plan> {
-        if op.state != State::Queued {
+        if op.may_be_executed() {
             if let Some(found) = self.created(all)?.get(&op.id) {
                 return Ok(Plan::NoOp(Some(found.clone())));
             }
@@ -208,7 +208,7 @@ impl<'a> Planner<'a> {
     /// The issues that operations of this outbox created, as far as the index contains them.
     fn created(&mut self, all: &[Op]) -> Result<&BTreeMap<String, Created>> {
         if self.created.is_none() {
-            let open = all.iter().filter(|op| op.state != State::Queued);
+            let open = all.iter().filter(|op| op.may_be_executed());
             let sent = open.filter(|op| matches!(op.action, Action::Create { .. }));
             let first = sent.filter_map(|op| op.sent_ms).min();
             let first = first.unwrap_or(self.site_now_ms()) - LOOK_BACK_MS;
@@ -358,10 +358,12 @@ impl<'a> Planner<'a> {
         from: &Value,
         fields: &Map<String, Value>,
     ) -> Result<Plan> {
-        let site_fields = self.read_issue(id, "status,project,issuetype")?;
+        let mut names = vec!["status", "project", "issuetype"];
+        names.extend(fields.keys().map(String::as_str));
+        let site_fields = self.read_issue(id, &names.join(","))?;
         let status = &site_fields["status"];
         if meta::name_of(status).eq_ignore_ascii_case(to) {
-            return Ok(Plan::NoOp(None));
+            return Ok(reached(op, fields, &site_fields));
         }
         let path = format!("issue/{id}/transitions?expand=transitions.fields");
         let found: Value = self.client.get(&path)?;
@@ -399,7 +401,7 @@ impl<'a> Planner<'a> {
 
     /// Adds a comment or worklog: sends it once, and finds it again by its marker.
     fn add(&mut self, op: &Op, id: &str, kind: &str, list: &str, body: Value) -> Result<Plan> {
-        if op.state != State::Queued {
+        if op.may_be_executed() {
             let sent = op.sent_ms.unwrap_or(op.created_ms);
             let added = self.find_added(op, id, kind, list, sent - LOOK_BACK_MS)?;
             if added.is_some() {
@@ -601,6 +603,30 @@ impl<'a> Planner<'a> {
         };
         Ok(Plan::Send(request, None))
     }
+}
+
+/// The plan of a transition to the status that the issue already has. If another user chose other
+/// values of its fields, those of the operation must not be lost silently.
+fn reached(op: &Op, fields: &Map<String, Value>, site_fields: &Value) -> Plan {
+    // The site can show a text that it has received in another form.
+    let sent = op.state != State::Queued;
+    let is_equal = |theirs: &Value, mine: &Value| {
+        op::same(theirs, mine) || (sent && op::text(theirs) == op::text(mine))
+    };
+    let differs = |(name, mine): &(&String, &Value)| {
+        let theirs = site_fields.get(name.as_str());
+        theirs.is_some_and(|theirs| !is_equal(theirs, mine))
+    };
+    let names = fields.iter().filter(differs).map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        return Plan::NoOp(None);
+    }
+    let status = op::text(&site_fields["status"]);
+    Plan::Reject(format!(
+        "the status is {status} already, with other values of {}: drop this change, then edit them",
+        names.join(", ")
+    ))
 }
 
 /// The id of the operation that created a comment or worklog.

@@ -187,8 +187,8 @@ impl Push<'_> {
             self.blocked.push(op);
             return Ok(());
         }
-        let waits = op.not_before_ms > self.now_ms
-            || self.deferred.iter().any(|left| left.precedes(&op, false));
+        let waits =
+            op.is_paused(self.now_ms) || self.deferred.iter().any(|left| left.precedes(&op, false));
         if op.state.is_stuck() || waits {
             self.defer(op);
             return Ok(());
@@ -239,7 +239,7 @@ impl Push<'_> {
                 }
                 Plan::Wait(until_ms) => {
                     op.state = State::Unknown;
-                    op.not_before_ms = self.now_ms + (until_ms - self.planner.site_now_ms());
+                    self.pause(&mut op, until_ms - self.planner.site_now_ms());
                     return self.save_and_defer(op, found);
                 }
                 Plan::Send(request, rest) => (request, rest),
@@ -287,7 +287,8 @@ impl Push<'_> {
                 },
             }
         }
-        op.not_before_ms = self.now_ms + (1000 << op.attempts.min(8)).min(BACK_OFF_MAX_MS);
+        let pause_ms = (1000 << op.attempts.min(8)).min(BACK_OFF_MAX_MS);
+        self.pause(&mut op, pause_ms);
         self.save_and_defer(op, found)
     }
 
@@ -302,12 +303,13 @@ impl Push<'_> {
         error: JiraError,
     ) -> Result<Option<u64>> {
         op.state = State::Queued;
+        op.sent_ms = None;
         op.problem = Some(error.to_string());
         match error {
             JiraError::Limited { wait, issue, .. } => {
                 let ms = i64::try_from(wait.as_millis()).unwrap_or(BACK_OFF_MAX_MS);
                 if issue {
-                    op.not_before_ms = self.now_ms.saturating_add(ms);
+                    self.pause(op, ms);
                     self.save_and_defer(op.clone(), found)?;
                     return Ok(None);
                 }
@@ -338,6 +340,12 @@ impl Push<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Lets an operation wait for `ms` milliseconds.
+    fn pause(&self, op: &mut Op, ms: i64) {
+        op.paused_ms = self.now_ms;
+        op.not_before_ms = self.now_ms.saturating_add(ms);
     }
 
     fn report_problem(&mut self, op: &Op) {

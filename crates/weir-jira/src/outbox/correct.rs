@@ -92,6 +92,14 @@ impl Outbox<'_> {
                     format!("operation {number} is in state {state}: it cannot be corrected");
                 return Err(JiraError::Change(text));
             }
+            let adds = matches!(
+                op.action,
+                Action::Create { .. } | Action::CommentAdd { .. } | Action::WorklogAdd { .. }
+            );
+            if adds && op.may_be_executed() {
+                let text = "the site may have executed it: send it again, then correct it";
+                return Err(JiraError::Change(text.to_owned()));
+            }
             let mut texts = self.texts(&op)?.into_iter();
             if !texts.any(|part| part.field == field && part.text == before) {
                 let text = format!(

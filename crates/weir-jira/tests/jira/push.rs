@@ -817,6 +817,25 @@ fn a_worklog_is_changed_and_deleted_unless_another_user_changed_it() {
     world.converged();
 }
 
+/// An emptied comment of a worklog is sent as an empty text; without it, the site would keep the old
+/// text.
+#[test]
+fn the_comment_of_a_worklog_can_be_emptied() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.worklog("AA-1", 5400, world.now(), "worked").unwrap();
+    assert_eq!(world.push().sent, 1);
+    let there = || world.site_issue("AA-1")["fields"]["worklog"]["worklogs"][0].clone();
+    let id = there()["id"].as_str().unwrap().to_owned();
+    outbox
+        .edit_worklog("AA-1", &id, None, None, Some(""))
+        .unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(there()["comment"], document(&[]));
+    assert_eq!(there()["timeSpentSeconds"], 5400);
+    assert!(outbox.ops().unwrap().is_empty());
+}
+
 #[test]
 fn an_unreachable_status_is_a_conflict_that_lists_the_possible_ones() {
     let world = pulled();
@@ -836,6 +855,69 @@ fn an_unreachable_status_is_a_conflict_that_lists_the_possible_ones() {
             .unwrap()
             .is_none()
     );
+    assert!(outbox.ops().unwrap().is_empty());
+}
+
+/// The transitions of the status at the site are offered, not those of the status that cannot be
+/// reached. The transition stays in the outbox, without the fields that the new one does not set.
+#[test]
+fn a_transition_in_conflict_gets_another_status() {
+    let world = pulled();
+    let set = |id: &str, name: &str| {
+        world.edit("AA-1", &json!({"status": {"id": id, "name": name}}));
+    };
+    set("2", "In Progress");
+    world.pull();
+    meta::fetch_issue(&world.client, &world.replica, "AA-1").unwrap();
+    set("1", "To Do");
+    world.pull();
+    let outbox = world.outbox();
+    let fields = [text("summary", "moved")];
+    outbox
+        .transition("AA-1", "In Progress", &fields, None)
+        .unwrap();
+    set("3", "Done");
+    let report = world.push();
+    assert_eq!(report.conflicts, 1, "{report:?}");
+    assert_eq!(outbox.transitions("AA-1").unwrap(), ["To Do"]);
+    let choose = |status: &str| outbox.resolve("1", Choice::Mine, Some("status"), Some(status));
+    let error = choose("In Progress").unwrap_err().to_string();
+    assert!(error.contains("choose from To Do"), "{error}");
+    assert_eq!(outbox.find("1").unwrap().state, State::Conflict);
+    let op = choose("to do").unwrap().unwrap();
+    assert_eq!(op.state, State::Queued);
+    assert_eq!(op.what(), "status: To Do");
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(
+        world.site_issue("AA-1")["fields"]["status"]["name"],
+        "To Do"
+    );
+    world.converged();
+}
+
+/// Another user moves the issue first, and chooses another resolution.
+#[test]
+fn fields_of_a_transition_are_not_lost_if_the_status_is_reached_already() {
+    let world = pulled();
+    world.edit("AA-1", &json!({"status": {"id": "1", "name": "To Do"}}));
+    world.pull();
+    meta::fetch_issue(&world.client, &world.replica, "AA-1").unwrap();
+    let outbox = world.outbox();
+    let fields = [text("resolution", "Won't do")];
+    outbox.transition("AA-1", "Done", &fields, None).unwrap();
+    let done = json!({"status": {"id": "3", "name": "Done"},
+        "resolution": {"id": "1", "name": "Fixed"}});
+    world.edit("AA-1", &done);
+    let report = world.push();
+    assert_eq!((report.rejected, report.already), (1, 0), "{report:?}");
+    assert!(
+        report.messages[0].contains("other values of resolution"),
+        "{report:?}"
+    );
+    outbox
+        .correct("1", "resolution", "Won't do", "Fixed")
+        .unwrap();
+    assert_eq!(world.push().already, 1);
     assert!(outbox.ops().unwrap().is_empty());
 }
 

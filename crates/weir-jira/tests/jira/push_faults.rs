@@ -418,6 +418,60 @@ fn missing_rights_are_reported_and_no_change_is_lost() {
     assert!(report.messages[0].contains("permission"), "{report:?}");
 }
 
+/// The answers to a comment and a worklog are lost, and then the project is hidden for some time.
+#[test]
+fn a_change_without_answer_is_not_doubled_after_a_refusal() {
+    let world = pulled();
+    let outbox = world.outbox();
+    for list in ["comment", "worklog"] {
+        let op = match list {
+            "comment" => outbox.comment("AA-1", "once"),
+            _ => outbox.worklog("AA-1", 3600, world.now(), ""),
+        };
+        let op = op.unwrap().id;
+        let path = format!("/rest/api/3/issue/*/{list}");
+        world.fault("POST", &path, 1, 1, &json!({"name": "reset-after"}));
+        world.fault("GET", &path, 1, 0, &json!({"name": "reset-before"}));
+        let error = world.try_push().unwrap_err();
+        assert!(matches!(error, JiraError::Transport { .. }), "{error}");
+        world.sim.control("DELETE", "/_sim/faults", &Value::Null);
+        let show = |visible: bool| {
+            let body = json!({"project": "AA", "visible": visible});
+            world.sim.control("POST", "/_sim/revoke", &body);
+        };
+        show(false);
+        let report = world.push();
+        assert_eq!(report.rejected, 1, "{report:?}");
+        // A correction of a comment that exists at the site would be lost.
+        let error = outbox.correct(&op, "comment", "", "twice").unwrap_err();
+        assert!(error.to_string().contains("may have executed"), "{error}");
+        show(true);
+        outbox.resolve(&op, Choice::Retry, None, None).unwrap();
+        let report = world.push();
+        assert_eq!((report.sent, report.already), (0, 1), "{report:?}");
+    }
+    let fields = world.site_issue("AA-1")["fields"].clone();
+    let comments = fields["comment"].to_string();
+    assert_eq!(comments.matches("\"once\"").count(), 1, "{comments}");
+    assert_eq!(fields["worklog"]["total"], 1);
+    world.converged();
+}
+
+/// The clock of this machine was wrong when an operation began to wait, and was then set back.
+#[test]
+fn an_operation_does_not_wait_until_a_wrong_time() {
+    let world = pulled();
+    world.outbox().comment("AA-1", "waits").unwrap();
+    let fault = json!({"name": "429", "retry_after": "30", "reason": "jira-per-issue-on-write"});
+    let path = "/rest/api/3/issue/*/comment";
+    world.fault("POST", path, 1, 1, &fault);
+    let now_ms = world.now() + 3650 * 86_400_000;
+    let report = push(&world.client, &world.replica, &PushOptions { now_ms }).unwrap();
+    assert_eq!((report.sent, report.waiting), (0, 1), "{report:?}");
+    assert_eq!(world.push().sent, 1);
+    world.converged();
+}
+
 #[test]
 fn a_wrong_token_ends_the_push_at_once() {
     for name in ["401", "401-html", "403-captcha"] {
