@@ -508,6 +508,8 @@ edited before, or nil."
           ;; When its mode starts, org obeys lines such as #+SETUPFILE, which
           ;; make it read a file or a URL.  The text may be from the site.
           (delay-mode-hooks (org-mode))
+          ;; To highlight code, org would call the mode that its block names.
+          (setq-local org-src-fontify-natively nil)
           (insert (or draft text))
           (goto-char (point-min))
           (weir-jira-edit-mode)
@@ -1153,8 +1155,7 @@ Without a default, it is an error: an empty value would clear the field."
                   (weir--jira-offered (weir-jira--site-handle site) "transitions" key) nil t)))
     (when (string-empty-p status)
       (user-error "No status"))
-    (weir-jira--resolve site op "drop" nil nil
-                        (lambda () (weir-jira--change site "transition" key status nil)))))
+    (weir-jira--resolve site op "mine" "status" status)))
 
 (defun weir-jira--merge-text (site op field)
   "Merge the texts of FIELD of the operation OP of SITE in a buffer."

@@ -1607,9 +1607,11 @@ Without it, the agenda of org would evaluate the Lisp form in the text."
 (defun weir-jira--export-buffer (text format)
   "Return a buffer with TEXT in the mode of FORMAT."
   (with-current-buffer (generate-new-buffer (format "*jira export %s*" format))
-    ;; As in `weir-jira--edit-buffer': org must not obey lines of the text.
+    ;; As in `weir-jira--edit-buffer': org must not obey lines of the text, and
+    ;; not call the modes that its code names.
     (when (equal format "org")
-      (org-mode))
+      (org-mode)
+      (setq-local org-src-fontify-natively nil))
     (insert (if (equal format "org") (weir-jira--inert text) text))
     (goto-char (point-min))
     (set-buffer-modified-p nil)

@@ -222,6 +222,31 @@ Changes of the same issue may become one operation."
       (mapc #'kill-buffer buffers)
       (delete-directory weir-jira-directory t))))
 
+(ert-deftest weir-jira-edit-tests-code-of-a-text-calls-no-mode ()
+  (require 'org)
+  (let ((weir-jira-directory (make-temp-file "weir-org" t))
+        (text "#+begin_src weir-jira-edit-tests-code\nx\n#+end_src\n")
+        (called 0)
+        (buffers nil))
+    (unwind-protect
+        (cl-letf (((symbol-function 'weir-jira-edit-tests-code-mode)
+                   (lambda () (setq called (1+ called)))))
+          (push (weir-jira--export-buffer text "org") buffers)
+          (push (weir-jira--edit-buffer '("site" . "AA-1") text #'ignore nil) buffers)
+          (dolist (buffer buffers)
+            (with-current-buffer buffer
+              (font-lock-ensure)
+              (set-buffer-modified-p nil)))
+          (should (= called 0))
+          ;; Other buffers of org highlight their code.
+          (with-temp-buffer
+            (org-mode)
+            (insert text)
+            (font-lock-ensure))
+          (should (> called 0)))
+      (mapc #'kill-buffer buffers)
+      (delete-directory weir-jira-directory t))))
+
 (defun weir-jira-edit-tests-elsewhere (url key fields)
   "Set FIELDS, an alist, of the issue KEY at URL, as another user."
   (let ((url-request-method "PUT")
