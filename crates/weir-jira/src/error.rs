@@ -151,6 +151,16 @@ impl JiraError {
             _ => false,
         }
     }
+
+    /// Whether a read failed because of the object that was read. Reads of other objects can then
+    /// succeed.
+    pub(crate) fn is_about_one_object(&self) -> bool {
+        match self {
+            Self::Garbage { .. } => true,
+            Self::Status { status, .. } => (400..=500).contains(status) && *status != 429,
+            _ => false,
+        }
+    }
 }
 
 /// Result of the calls of this crate.

@@ -637,10 +637,17 @@ impl<'a> Pull<'a> {
     fn read_back(&mut self) -> Result<()> {
         let sent = overlay::ops(self.replica)?.into_iter();
         for op in sent.filter(|op| op.state == State::Sent) {
+            let mut is_read = true;
             for id in op.issues() {
-                self.refresh(&id)?;
+                match self.refresh(&id) {
+                    // The next pull reads the issue again. It must not stop the pull of the others.
+                    Err(error) if error.is_about_one_object() => is_read = false,
+                    read => drop(read?),
+                }
             }
-            outbox::remove_sent(self.replica, op.number)?;
+            if is_read {
+                outbox::remove_sent(self.replica, op.number)?;
+            }
         }
         Ok(())
     }
@@ -946,12 +953,16 @@ impl<'a> Pull<'a> {
         })
     }
 
-    /// The items of a list that is paged by offset, and whether they are all. A list with
-    /// inconsistent pages is read again. It must not stop the pull of all other issues.
+    /// The items of a list that is paged by offset, and whether they are all. A list that the site
+    /// refuses, or whose pages are inconsistent, is read again. It must not stop the pull of all
+    /// other issues.
     fn list(&self, path: &str, list: &str) -> Result<(Vec<Value>, bool)> {
         let mut most = Vec::new();
         for _ in 0..LIST_READS_MAX {
-            let (items, is_complete) = self.list_once(path, list)?;
+            let (items, is_complete) = match self.list_once(path, list) {
+                Err(error) if error.is_about_one_object() => (Vec::new(), false),
+                once => once?,
+            };
             if is_complete {
                 return Ok((items, true));
             }

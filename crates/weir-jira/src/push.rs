@@ -432,7 +432,16 @@ impl Push<'_> {
         let mut own: BTreeSet<String> = BTreeSet::new();
         for (id, fields) in written {
             let seen = self.planner.seen.get(&id).copied();
-            if let Some(issue) = pull::refresh(self.client, self.replica, &id)? {
+            let read = match pull::refresh(self.client, self.replica, &id) {
+                // The change was executed. Only the next push reads this issue back.
+                Err(error) if error.is_about_one_object() => {
+                    let text = format!("cannot read a changed issue back: {error}");
+                    self.report.messages.push(text);
+                    continue;
+                }
+                read => read?,
+            };
+            if let Some(issue) = read {
                 let history = issue["changelog"]["histories"].as_array();
                 for entry in history.into_iter().flatten() {
                     self.report_overwritten(entry, &issue, &me, seen, &fields);

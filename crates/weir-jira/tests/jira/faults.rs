@@ -273,7 +273,13 @@ fn all_comments_are_read_in_spite_of_faulty_pages() {
 /// issues. The census reads the comments again.
 #[test]
 fn no_comment_is_removed_because_of_a_faulty_page() {
-    for (fault, is_complete) in [("empty-page", false), ("repeat-page", false), ("odd", true)] {
+    for (fault, is_complete) in [
+        ("500", false),
+        ("empty-page", false),
+        ("garbage-json", false),
+        ("repeat-page", false),
+        ("odd", true),
+    ] {
         let world = World::new(small());
         let body = json!({"issue": "AA-1", "count": 250});
         world.sim.control("POST", "/_sim/comments", &body);

@@ -562,6 +562,34 @@ fn push_without_reading_back(world: &World) {
         .control("DELETE", "/_sim/faults", &serde_json::Value::Null);
 }
 
+/// One changed issue cannot be read back. The other changes leave the outbox, and pulls succeed.
+#[test]
+fn an_issue_that_cannot_be_read_back_stops_no_other() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.comment("AA-1", "one").unwrap();
+    outbox.comment("AA-2", "two").unwrap();
+    let id = world.site_issue("AA-1")["id"].as_str().unwrap().to_owned();
+    let path = format!("/rest/api/3/issue/{id}");
+    world.fault("GET", &path, 1, 0, &json!({"name": "500"}));
+    let report = world.push();
+    assert_eq!(report.sent, 2, "{report:?}");
+    assert!(report.messages[0].contains("HTTP 500"), "{report:?}");
+    let left = || outbox.ops().unwrap().len();
+    assert_eq!(left(), 1);
+    world.edit("AA-3", &json!({"summary": "of another user"}));
+    world.pull();
+    assert_eq!(
+        world.replica.issue("AA-3").unwrap()["fields"]["summary"],
+        "of another user"
+    );
+    assert_eq!(left(), 1);
+    world.sim.control("DELETE", "/_sim/faults", &Value::Null);
+    world.push();
+    assert_eq!(left(), 0);
+    world.converged();
+}
+
 #[test]
 fn an_issue_is_visible_after_an_interrupted_push() {
     for settles_by_pull in [false, true] {
