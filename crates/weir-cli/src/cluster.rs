@@ -4,6 +4,7 @@ mod change;
 mod init;
 mod join;
 mod local;
+mod reserve_port;
 mod snapshot;
 mod status;
 

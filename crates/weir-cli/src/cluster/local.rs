@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -21,6 +22,7 @@ use weir_server::{Address, ServerConfig};
 
 use crate::caller::Caller;
 use crate::cluster::init;
+use crate::cluster::reserve_port::reserve_port;
 use crate::place;
 use crate::report::{Failure, FailureContext, note, stdout};
 use crate::settings::durability_text;
@@ -228,7 +230,9 @@ pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode>
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&end)).failed(what)?;
     }
-    let nodes = prepare(caller, args)?;
+    // Kept until the end: the system gives the ports to no other process while a node is down.
+    let mut reserved = Vec::new();
+    let nodes = prepare(caller, args, &mut reserved)?;
     check_free(&nodes)?;
     let Some(mut all) = start(caller, &nodes, &end)? else {
         return Ok(ExitCode::SUCCESS);
@@ -347,8 +351,13 @@ const fn any_port(port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// Reads the configuration of existing nodes, or creates the nodes.
-fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> {
+/// Reads the configuration of existing nodes, or creates the nodes. Adds the sockets that reserve
+/// ports to `reserved`.
+fn prepare(
+    caller: &Caller,
+    args: &LocalArgs,
+    reserved: &mut Vec<OwnedFd>,
+) -> anyhow::Result<Vec<LocalNode>> {
     let data = &args.data;
     let what = || format!("cannot create a cluster in {}", data.display());
     let mut nodes = Vec::new();
@@ -370,7 +379,7 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
             let why = "the directory contains a store".to_owned();
             return Err(refused(why, "name another directory: `--data DIR`".to_owned()).into());
         }
-        for (number, ports) in (1..).zip(ports(args)?) {
+        for (number, ports) in (1..).zip(ports(args, reserved)?) {
             let mut node = LocalNode::new(caller, data, number);
             let [http, native, peer] = ports.map(|port| Some(Address(any_port(port))));
             (node.config.http, node.config.native, node.config.peer) = (http, native, peer);
@@ -413,8 +422,9 @@ fn prepare(caller: &Caller, args: &LocalArgs) -> anyhow::Result<Vec<LocalNode>> 
     Ok(nodes)
 }
 
-/// Chooses three ports for each node.
-fn ports(args: &LocalArgs) -> anyhow::Result<Vec<[u16; 3]>> {
+/// Chooses three ports for each node. If the system selects the ports, adds the sockets that reserve
+/// them to `reserved`.
+fn ports(args: &LocalArgs, reserved: &mut Vec<OwnedFd>) -> anyhow::Result<Vec<[u16; 3]>> {
     let what = || format!("cannot create a cluster in {}", args.data.display());
     let (nodes, port) = (args.nodes.unwrap_or(NODES), args.port.unwrap_or(PORT));
     if port > 0 {
@@ -430,15 +440,13 @@ fn ports(args: &LocalArgs) -> anyhow::Result<Vec<[u16; 3]>> {
         let three = |node| [0, 1, 2].map(|more| port + node * PORT_STEP + more);
         return Ok((0..nodes).map(three).collect());
     }
-    // All listeners stay open until the end, so that no port is chosen twice.
-    let mut listeners = Vec::new();
     let mut free = Vec::new();
     for _ in 0..nodes {
         let mut three = [0; 3];
         for port in &mut three {
-            let listener = TcpListener::bind(any_port(0)).failed(what)?;
-            *port = listener.local_addr().failed(what)?.port();
-            listeners.push(listener);
+            let (socket, address) = reserve_port(any_port(0)).failed(what)?;
+            *port = address.port();
+            reserved.push(socket);
         }
         free.push(three);
     }

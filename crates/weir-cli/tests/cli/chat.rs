@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::ports::reserve;
 use crate::run::{Place, command_output};
 
 const README: &str = include_str!("../../../../programs/chat/README.md");
@@ -99,14 +100,15 @@ impl Person {
 /// Two clients in two languages.
 const CLIENTS: [(&str, &str); 2] = [("python3", "chat.py"), ("node", "chat.mjs")];
 
-/// A server with a room for texts of at most this many bytes.
+/// A server with a room for texts of at most this many bytes. No other process gets its port if the
+/// server ends.
 fn room(place: &Place, text_bytes_max: u32) -> Server {
     let module = std::fs::read(source("programs/prebuilt/chat.wasm")).unwrap();
     place.write("chat.wasm", module);
     let args = format!("{{u32:2}}{{u32:0}}{{u32:{text_bytes_max}}}{{u8:0}}");
     let deploy = format!("program deploy room chat.wasm --args {args} --at data");
     place.run(&deploy).ok();
-    Server::new(place, "127.0.0.1:0")
+    Server::new(place, &reserve([127, 0, 0, 1]).to_string())
 }
 
 #[test]

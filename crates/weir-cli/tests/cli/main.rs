@@ -17,6 +17,8 @@ mod import;
 mod jira;
 mod pages;
 mod place;
+#[path = "../support/ports.rs"]
+mod ports;
 mod program;
 mod query;
 mod run;

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 
 use serde_json::json;
 
+use crate::ports::reserve;
 use crate::run::{CommandOutput, Place, command_output};
 
 /// A server in a place. Dropping this kills it.
@@ -26,6 +27,8 @@ impl Served {
         let mut child = place
             .weir()
             .args(["serve", "--at", "data", "--http", "off", "--native", native])
+            // A follower has the directory open for a moment.
+            .args(["--lock-wait", "60s"])
             .args(flags)
             .stderr(Stdio::piped())
             .spawn()
@@ -45,6 +48,11 @@ impl Served {
                 };
             }
         }
+    }
+
+    /// Like `new`, at an address at which the server can start again.
+    fn at_reserved_port(place: &Place, flags: &[&str]) -> Self {
+        Self::new(place, &reserve([127, 0, 0, 1]).to_string(), flags)
     }
 
     /// Kills the server, and serves again at its previous address.
@@ -432,7 +440,7 @@ fn follow(place: &Place, words: &[&str]) -> (Child, Lines<BufReader<ChildStdout>
 #[test]
 fn a_tail_continues_over_restarts_without_lost_or_repeated_records() {
     let place = prepared();
-    let mut served = Served::new(&place, ":0", &[]);
+    let mut served = Served::at_reserved_port(&place, &[]);
     served.run(&place, "topic create a.x").ok();
     let url = served.url.clone();
     let both = ["a.x", "a.y", "--at", &url, "-n", "20"];
@@ -468,7 +476,7 @@ fn imports_with_kills_of_the_server_and_the_import_write_each_row_once() {
     const ROWS: usize = 3000;
     const WRITERS: usize = 5;
     let place = prepared();
-    let mut served = Served::new(&place, ":0", &["--durability", "memory"]);
+    let mut served = Served::at_reserved_port(&place, &["--durability", "memory"]);
     let rows: Vec<String> = (0..ROWS).map(|n| format!("{{\"id\":{n}}}\n")).collect();
     let wanted = rows.concat();
     place.write("rows.ndjson", &wanted);
@@ -652,7 +660,8 @@ fn a_tail_of_a_directory_continues_when_a_server_starts_or_ends() {
     for round in 1..4 {
         let served = Served::new(&place, ":0", &[]);
         let put = |what: &str, at: &str| {
-            place.run(&format!("put t {what}{round} --at {at}")).ok();
+            let line = format!("put t {what}{round} --at {at} --lock-wait 60s");
+            place.run(&line).ok();
         };
         put("there", &served.url);
         assert_eq!(shown.next().unwrap().unwrap(), format!("there{round}"));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use rustix::fs::inotify;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::run::{Place, command_output};
@@ -344,7 +345,8 @@ fn a_command_reads_the_last_published_state_while_a_writer_is_open() {
     let status = place.run("status -o json").ok().json();
     assert!(status["writable"].is_null(), "{status}");
     // A writing command waits, reports the owner, and fails after its wait.
-    let wait = place.run("put t two --lock-wait 400ms").code(5);
+    // A line is due after 200 ms.
+    let wait = place.run("put t two --lock-wait 1400ms").code(5);
     let waits = format!("waiting for process {}, which has it open", owner.id());
     assert!(wait.err.contains(&waits), "{}", wait.err);
     for line in [
@@ -531,10 +533,10 @@ fn the_version_names_its_commit_where_git_knows_it() {
 #[test]
 fn an_interrupted_import_can_be_resumed_and_an_interrupted_tail_ends() {
     let place = Place::new();
+    // Without another process, whose start takes long on a busy machine.
     let interrupt = |id: u32| {
-        let mut kill = place.command("/bin/sh");
-        kill.args(["-c", &format!("kill -INT {id}")]);
-        assert!(kill.status().unwrap().success());
+        let process = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+        kill_process(process, Signal::INT).unwrap();
     };
     let fifo = place.path("fifo");
     let mut pipe = place.command("mkfifo");

@@ -17,6 +17,8 @@ mod clients;
 mod history;
 mod nemesis;
 mod nodes;
+#[path = "../support/ports.rs"]
+mod ports;
 mod proxy;
 mod random;
 

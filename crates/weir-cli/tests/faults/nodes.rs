@@ -2,7 +2,8 @@
 //! that can be set.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +11,8 @@ use std::time::{Duration, Instant};
 use weir::{ClusterStatus, ConnectOptions, Weir};
 
 use crate::TIMEOUT;
+use crate::ports::reserve;
+use crate::ports::reserve_port::reserve_port;
 use crate::proxy::Links;
 
 /// Timeout of a request to a node, which may be down.
@@ -21,6 +24,8 @@ struct Node {
     client: String,
     /// Address for the other nodes.
     peer: String,
+    /// Reserves the port at which the node listens for the proxy.
+    _reserved: OwnedFd,
 }
 
 /// All nodes. Dropping this ends them.
@@ -76,16 +81,16 @@ impl Nodes {
         for id in 1..=count {
             // A separate loopback address for each node, so that the proxy and the node can use
             // equal port numbers at different addresses.
-            let host = format!("127.0.1.{id}");
-            let (proxy, port) = loop {
-                let proxy = TcpListener::bind((&*host, 0)).unwrap();
+            let host = [127, 0, 1, u8::try_from(id).unwrap()];
+            let (proxy, port, reserved) = loop {
+                let proxy = TcpListener::bind(SocketAddr::from((host, 0))).unwrap();
                 let port = proxy.local_addr().unwrap().port();
-                if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-                    break (proxy, port);
+                if let Ok((reserved, _)) = reserve_port(([127, 0, 0, 1], port).into()) {
+                    break (proxy, port, reserved);
                 }
             };
-            let native = TcpListener::bind((&*host, 0)).unwrap();
-            let native = native.local_addr().unwrap();
+            let native = reserve(host);
+            let host = native.ip();
             links.serve(id, proxy, ([127, 0, 0, 1], port).into());
             let text = format!(
                 "[serve]\nhttp = \"off\"\nnative = \"{native}\"\npeer = \"127.0.0.1:{port}\"\n\
@@ -96,6 +101,7 @@ impl Nodes {
                 child: None,
                 client: native.to_string(),
                 peer: format!("{host}:{port}"),
+                _reserved: reserved,
             };
             by_id.insert(id, node);
         }

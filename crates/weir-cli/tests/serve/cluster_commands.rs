@@ -2,7 +2,6 @@
 //! that does not respond.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
@@ -10,7 +9,7 @@ use std::time::Instant;
 use weir::{ReadFrom, Weir};
 
 use crate::cluster::{Cluster, read_up_to, signal};
-use crate::{TIMEOUT, ask, weir};
+use crate::{TIMEOUT, ask, free_address, weir};
 
 /// Runs a command. Returns its exit code, its standard output and its standard error.
 fn run(place: &Path, line: &str) -> (i32, String, String) {
@@ -30,11 +29,6 @@ fn fails(place: &Path, line: &str, texts: &[&str]) {
     }
 }
 
-fn free() -> String {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    port.local_addr().unwrap().to_string()
-}
-
 #[test]
 fn a_stopped_node_delays_commands_and_is_unreachable_and_a_reserved_number_is_harmless() {
     let place = tempfile::tempdir().unwrap();
@@ -43,7 +37,7 @@ fn a_stopped_node_delays_commands_and_is_unreachable_and_a_reserved_number_is_ha
     let status = format!("cluster status -o json --at {}", cluster.at);
     let (code, added, printed) = run(
         place,
-        &format!("cluster add {} --at {}", free(), cluster.at),
+        &format!("cluster add {} --at {}", free_address(), cluster.at),
     );
     assert_eq!(code, 0, "{printed}");
     let number = added.trim();
@@ -262,7 +256,7 @@ fn cluster_local_names_a_removed_node_and_does_not_start_it_again() {
 #[test]
 fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_cannot_reach() {
     let place = tempfile::tempdir().unwrap();
-    let peer = free();
+    let peer = free_address();
     let line = format!("cluster init --at new --peer {peer} --advertise node.example");
     let (code, _, printed) = run(place.path(), &line);
     assert_eq!(code, 0, "{printed}");
@@ -276,7 +270,7 @@ fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_c
     }
     // Settings that are not set are not printed.
     assert!(!printed.contains("--peer-c"), "{printed}");
-    let native = free();
+    let native = free_address();
     let line = format!("cluster init --at flags --peer {peer} --native {native} --http off");
     let (code, _, printed) = run(place.path(), &line);
     assert_eq!(code, 0, "{printed}");
@@ -295,7 +289,7 @@ fn a_join_with_the_client_address_of_another_member_is_refused() {
     let cluster = Cluster::start(place, 1);
     let first = cluster.status(1).unwrap().members[0].peer.clone();
     let (native, http) = (&cluster.nodes[&1].native, &cluster.nodes[&1].http);
-    let join = format!("cluster join {first} --at new --peer {}", free());
+    let join = format!("cluster join {first} --at new --peer {}", free_address());
     let address = native.strip_prefix("weir://").unwrap();
     let line = format!("{join} --native {address} --http off");
     let expected = format!("node 1 has the client address {native}");
@@ -309,8 +303,8 @@ fn a_join_with_the_client_address_of_another_member_is_refused() {
 #[test]
 fn a_node_that_joins_prints_why_it_waits() {
     let place = tempfile::tempdir().unwrap();
-    let nobody = free();
-    let line = format!("cluster join {nobody} --at new --peer {}", free());
+    let nobody = free_address();
+    let line = format!("cluster join {nobody} --at new --peer {}", free_address());
     let mut command = weir(place.path());
     command.args(line.split_whitespace()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -322,6 +316,6 @@ fn a_node_that_joins_prints_why_it_waits() {
     let expected = format!("waiting for the cluster: {nobody}: Connection refused");
     assert!(first.contains(&expected), "{first}");
     // A name without an address is an error at once.
-    let line = format!("cluster join nowhere --at new --peer {}", free());
+    let line = format!("cluster join nowhere --at new --peer {}", free_address());
     fails(place.path(), &line, &["nowhere"]);
 }

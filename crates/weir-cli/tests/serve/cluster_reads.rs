@@ -13,43 +13,40 @@ use weir::{
     ReadFrom, StoreError, TopicQueryOptions, TopicStep, Weir, WeirError,
 };
 
-use crate::cluster::{Cluster, signal};
+use crate::cluster::{Cluster, refusal, signal};
 use crate::{TIMEOUT, ask, weir};
 
-/// Longest wait of a client. A node refuses a linear read after 2 s without a majority.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Whether a read sees the record at an offset of the topic.
-type Sees = fn(&Weir, u64) -> Result<bool, WeirError>;
+/// Whether a read sees the record at an offset of the topic. A query waits up to the given time.
+type Sees = fn(&Weir, u64, Duration) -> Result<bool, WeirError>;
 
 /// Every kind of read except those of keys, which are linear by default.
 const READS: [(&str, Sees); 6] = [
-    ("topic", |weir, offset| {
+    ("topic", |weir, offset, _| {
         let info = weir.topic("orders")?.try_info()?;
         Ok(info.is_some_and(|info| info.last.0 >= offset))
     }),
-    ("topics", |weir, offset| {
+    ("topics", |weir, offset, _| {
         let topics = weir.topics(false)?;
         let orders = topics.iter().find(|topic| topic.name == "orders");
         Ok(orders.is_some_and(|topic| topic.last.0 >= offset))
     }),
-    ("group", |weir, offset| {
+    ("group", |weir, offset, _| {
         let group = weir.topic("orders")?.group_info("g")?;
         Ok(group.is_some_and(|group| group.last.0 >= offset))
     }),
-    ("record", |weir, offset| {
+    ("record", |weir, offset, _| {
         let record = weir.topic("orders")?.at(ConsequenceOffset(offset))?;
         Ok(record.is_some())
     }),
-    ("listener", |weir, offset| {
+    ("listener", |weir, offset, _| {
         let from = ReadFrom::After(ConsequenceOffset(offset - 1));
         let mut listener = weir.topic("orders")?.listener(from)?;
         Ok(listener.next_page()?.is_some())
     }),
-    ("query", |weir, offset| {
+    ("query", |weir, offset, patience| {
         let mut options = TopicQueryOptions::new(["orders"]);
         options.from = ReadFrom::After(ConsequenceOffset(offset - 1));
-        options.patience = PATIENCE;
+        options.patience = patience;
         let step = weir.query(options)?.next(Bounds::default(), None)?;
         Ok(matches!(step, TopicStep::Page(_)))
     }),
@@ -58,7 +55,7 @@ const READS: [(&str, Sees); 6] = [
 fn connect(at: &str, consistency: Option<Consistency>) -> Weir {
     let mut options = ConnectOptions::default();
     options.consistency = consistency;
-    options.patience = PATIENCE;
+    options.patience = TIMEOUT;
     Weir::connect_with(at, &options).unwrap()
 }
 
@@ -108,14 +105,14 @@ fn every_linear_read_returns_acknowledged_writes() {
             assert!(signal(pid, "STOP"));
             let offset = put(n);
             assert!(signal(pid, "CONT"));
-            assert!(sees(&linear, offset).unwrap(), "{kind} {n}");
+            assert!(sees(&linear, offset, TIMEOUT).unwrap(), "{kind} {n}");
         }
     }
     let newest = put(4);
     // Only the leader responds under its lease, so the client follows the redirect of this node.
     let leased = connect(&native, Some(Consistency::Leader));
     for (kind, sees) in READS {
-        assert!(sees(&leased, newest).unwrap(), "{kind}");
+        assert!(sees(&leased, newest, TIMEOUT).unwrap(), "{kind}");
     }
     // All records are done in this group, so a claim needs no entry of the log.
     open("idle");
@@ -126,11 +123,11 @@ fn every_linear_read_returns_acknowledged_writes() {
     let local = connect(&native, None);
     std::thread::scope(|threads| {
         for (kind, sees) in READS {
-            assert!(sees(&local, newest).unwrap(), "{kind}");
+            assert!(sees(&local, newest, TIMEOUT).unwrap(), "{kind}");
             let native = &native;
             threads.spawn(move || {
                 let linear = connect(native, None).with_consistency(Consistency::Linear);
-                let refused = sees(&linear, newest).unwrap_err();
+                let refused = refusal(|patience| sees(&linear.within(patience), newest, patience));
                 let is_refused = matches!(
                     &refused,
                     WeirError::Store(StoreError::Remote {

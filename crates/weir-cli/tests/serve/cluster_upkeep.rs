@@ -2,7 +2,6 @@
 //! docs/operating/cluster.md, with the addresses and directories of the test.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -11,7 +10,7 @@ use std::time::Instant;
 use weir::{ClientId, ClusterStatus, Intention, Operation, Weir};
 
 use crate::cluster::{Cluster, values};
-use crate::{TIMEOUT, weir};
+use crate::{TIMEOUT, free_address, weir};
 
 const PAGE: &str = include_str!("../../../../docs/operating/cluster.md");
 
@@ -119,11 +118,6 @@ fn status(at: &str) -> Option<ClusterStatus> {
         .cluster
 }
 
-fn free() -> String {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    port.local_addr().unwrap().to_string()
-}
-
 /// The steps with TLS, each on the machine that it names. A machine is a directory and an address of
 /// loopback.
 #[test]
@@ -132,7 +126,7 @@ fn machines_form_a_cluster_with_tls() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let ports: Vec<_> = (0..3)
-        .map(|_| free().split_off("127.0.0.1:".len()))
+        .map(|_| free_address().split_off("127.0.0.1:".len()))
         .collect();
     // A free port has five digits, so it contains none of the ports of the page.
     let here = |text: &str| {
@@ -281,7 +275,7 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
     (1..=3).for_each(|node| drop(cluster.kill(node)));
     drop((topic, client, cluster));
 
-    let natives: Vec<_> = (0..3).map(|_| free()).collect();
+    let natives: Vec<_> = (0..3).map(|_| free_address()).collect();
     // The first machine is `place`.
     let machines = [".", "second", "third"].map(|name| place.join(name));
     for (machine, (native, peer)) in machines.iter().zip(natives.iter().zip(&peers)) {
@@ -350,7 +344,7 @@ fn a_lost_majority_is_restored_from_a_backup_and_old_disks_are_rejected() {
 
     // Old disks: one whose number a new node has, and one whose number no node has.
     for node in [1, 3] {
-        let (peer, native) = (free(), free());
+        let (peer, native) = (free_address(), free_address());
         let line =
             format!("weir serve --at nodes/node-{node} --http off --native {native} --peer {peer}");
         let old = Server::start(place, &line);

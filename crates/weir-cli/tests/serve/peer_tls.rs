@@ -3,7 +3,7 @@
 use std::io::BufRead as _;
 use std::path::Path;
 
-use crate::{Served, ask, serve_by, weir};
+use crate::{Served, ask, free_address, serve_by, weir};
 
 /// Runs a command. Returns whether it succeeded, and its standard error.
 fn run(place: &Path, words: &[&str]) -> (bool, String) {
@@ -16,11 +16,6 @@ fn done(place: &Path, line: &str) {
     let words: Vec<_> = line.split_whitespace().collect();
     let (is_done, printed) = run(place, &words);
     assert!(is_done, "{line}: {printed}");
-}
-
-fn free_address() -> String {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    port.local_addr().unwrap().to_string()
 }
 
 /// Flags for a node with the certificate `name` of an authority.
