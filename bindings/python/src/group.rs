@@ -9,6 +9,7 @@ use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::reader::{Position, start};
 use crate::record::Record;
+use crate::store_handle::StoreHandle;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
 
@@ -22,7 +23,7 @@ pub(crate) struct Group {
 
 /// The state that one thread at a time uses.
 struct GroupState {
-    group: weir::Group,
+    group: StoreHandle<weir::Group>,
     /// Records claimed for a call that was interrupted; the next call returns them first.
     pending_works: Vec<weir::Work>,
 }
@@ -33,14 +34,14 @@ impl Group {
             name: name.to_owned(),
             exclusive,
             state: Exclusive::new(GroupState {
-                group,
+                group: StoreHandle::new(group),
                 pending_works: Vec::new(),
             }),
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Group) -> Result<T>) -> Result<T> {
-        work(&mut self.state.lock()?.group)
+        work(self.state.lock()?.group.get_mut()?)
     }
 
     /// Like `with`, for calls that end claims: drops the stored records, because the member must claim
@@ -48,7 +49,7 @@ impl Group {
     fn ending_claims<T>(&self, work: impl FnOnce(&mut weir::Group) -> Result<T>) -> Result<T> {
         let mut state = self.state.lock()?;
         let state = &mut *state;
-        let done = work(&mut state.group)?;
+        let done = work(state.group.get_mut()?)?;
         state.pending_works.clear();
         Ok(done)
     }
@@ -109,7 +110,7 @@ impl Group {
             let mut state = self.state.lock()?;
             if state.pending_works.is_empty() {
                 let remaining = slice.saturating_duration_since(Instant::now());
-                state.pending_works = state.group.claim(max, remaining)?;
+                state.pending_works = state.group.get_mut()?.claim(max, remaining)?;
             }
             Ok((!state.pending_works.is_empty()).then_some(()))
         })?;

@@ -35,6 +35,7 @@ mod record;
 mod result;
 mod session;
 mod store;
+mod store_handle;
 mod topic;
 mod topic_query;
 mod value;

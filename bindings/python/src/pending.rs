@@ -21,8 +21,9 @@ pub(crate) struct Pending {
     state: Exclusive<State>,
     /// The calls of the tasks that wait.
     calls: Arc<Calls>,
-    /// The session that sent the intentions. It stays open until this object is dropped.
-    _session: Option<Py<PyAny>>,
+    /// The store, topic or session that sent the intentions. It stays open until this object is
+    /// dropped.
+    _sender: Option<Py<PyAny>>,
 }
 
 /// The state of the verdicts.
@@ -40,15 +41,15 @@ impl Pending {
         Self {
             state: Exclusive::new(State::Pending(proposal)),
             calls: Arc::default(),
-            _session: None,
+            _sender: None,
         }
     }
 
-    /// Verdicts of intentions that a session sent.
-    pub(crate) fn of_session(proposal: Proposal, session: Py<PyAny>) -> Self {
+    /// Keeps the sender of the intentions open.
+    pub(crate) fn sent_by(self, sender: Py<PyAny>) -> Self {
         Self {
-            _session: Some(session),
-            ..Self::new(proposal)
+            _sender: Some(sender),
+            ..self
         }
     }
 

@@ -12,6 +12,7 @@ use weir::{ConsequenceOffset, ReadFrom, TopicReader};
 use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordPage};
+use crate::store_handle::StoreHandle;
 use crate::wait;
 
 /// A position as text; an integer is an offset, or below 0 a number of last records.
@@ -76,7 +77,7 @@ pub(crate) struct Reader {
 
 /// The state that one thread at a time uses.
 struct ReaderState {
-    reader: TopicReader,
+    reader: StoreHandle<TopicReader>,
     /// A page read for a call that a signal ended, and the position before it. For the next call.
     pending_page: Option<(RecordPage, u64)>,
 }
@@ -84,8 +85,9 @@ struct ReaderState {
 impl ReaderState {
     /// Reads the next page, if there is one, and stores it.
     fn read(&mut self) -> Result<()> {
-        let before = self.reader.position().0;
-        if let Some(page) = self.reader.next_page()? {
+        let reader = self.reader.get_mut()?;
+        let before = reader.position().0;
+        if let Some(page) = reader.next_page()? {
             self.pending_page = Some((RecordPage::new(page)?, before));
         }
         Ok(())
@@ -96,7 +98,7 @@ impl Reader {
     pub(crate) fn new(reader: TopicReader, patience: Option<f64>, closed: Arc<AtomicBool>) -> Self {
         Self {
             inner: Exclusive::new(ReaderState {
-                reader,
+                reader: StoreHandle::new(reader),
                 pending_page: None,
             }),
             patience,
@@ -113,7 +115,8 @@ impl Reader {
             }
             let mut state = self.inner.lock()?;
             let waits = !std::mem::take(&mut first);
-            if state.pending_page.is_none() && (!waits || state.reader.wait(Some(slice))) {
+            if state.pending_page.is_none() && (!waits || state.reader.get_mut()?.wait(Some(slice)))
+            {
                 state.read()?;
             }
             Ok(state.pending_page.is_some().then_some(()))
@@ -152,7 +155,7 @@ impl Reader {
         Ok(py.detach(|| -> Result<()> {
             let mut state = self.inner.lock()?;
             state.pending_page = None;
-            state.reader.seek(ConsequenceOffset(after));
+            state.reader.get_mut()?.seek(ConsequenceOffset(after));
             Ok(())
         })?)
     }
@@ -161,8 +164,10 @@ impl Reader {
     #[getter]
     fn position(&self) -> PyResult<u64> {
         let state = self.inner.lock()?;
-        let pending_page = state.pending_page.as_ref().map(|(_, before)| *before);
-        Ok(pending_page.unwrap_or_else(|| state.reader.position().0))
+        match &state.pending_page {
+            Some((_, before)) => Ok(*before),
+            None => Ok(state.reader.get()?.position().0),
+        }
     }
 
     /// Seconds that the iterator waits for a page; None: no limit.
@@ -176,14 +181,14 @@ impl Reader {
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Latest {
     /// The iterator, and a record read for a call that a signal ended.
-    latest: Exclusive<(weir::Latest, Option<Record>)>,
+    latest: Exclusive<(StoreHandle<weir::Latest>, Option<Record>)>,
     patience: Option<f64>,
 }
 
 impl Latest {
     pub(crate) fn new(latest: weir::Latest, patience: Option<f64>) -> Self {
         Self {
-            latest: Exclusive::new((latest, None)),
+            latest: Exclusive::new((StoreHandle::new(latest), None)),
             patience,
         }
     }
@@ -201,7 +206,7 @@ impl Latest {
             let (latest, pending_record) = &mut *state;
             if pending_record.is_none() {
                 // One call waits no longer than a slice.
-                let found = latest.next().transpose()?;
+                let found = latest.get_mut()?.next().transpose()?;
                 *pending_record =
                     found.map(|one| Record::of_value(one.value).with_replay(one.replay));
             }

@@ -2,37 +2,26 @@
 
 use pyo3::prelude::*;
 
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::exclusive::Exclusive;
 use crate::intention::{self, Op};
 use crate::pending::Pending;
+use crate::store_handle::StoreHandle;
 use crate::verdict::Verdict;
 use crate::wait;
 
 /// A writer whose intentions are executed exactly once, even if they are sent again after a crash.
 /// One session at a time may use a client id.
 #[pyclass(module = "weir", frozen)]
-pub(crate) struct Session(Exclusive<Detached>);
-
-/// A session that is dropped while the interpreter is released, because the drop waits for the
-/// answers to sent intentions. `None` only during the drop.
-struct Detached(Option<weir::Session>);
-
-impl Drop for Detached {
-    fn drop(&mut self) {
-        let session = self.0.take();
-        // If the interpreter is shutting down, the session is dropped as well.
-        Python::try_attach(move |py| py.detach(move || drop(session)));
-    }
-}
+pub(crate) struct Session(Exclusive<StoreHandle<weir::Session>>);
 
 impl Session {
     pub(crate) fn new(session: weir::Session) -> Self {
-        Self(Exclusive::new(Detached(Some(session))))
+        Self(Exclusive::new(StoreHandle::new(session)))
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Session) -> Result<T>) -> Result<T> {
-        work(self.0.lock()?.0.as_mut().ok_or_else(Failure::closed)?)
+        work(self.0.lock()?.get_mut()?)
     }
 }
 
@@ -70,7 +59,7 @@ impl Session {
             let intentions = intention::intentions(&borrowed);
             session.with(|session| Ok(session.send(&intentions)?.into_proposal()))
         })?;
-        Ok(Pending::of_session(proposal, slf.into_any().unbind()))
+        Ok(Pending::new(proposal).sent_by(slf.into_any().unbind()))
     }
 
     /// Sends intentions and waits for their verdicts.

@@ -15,6 +15,7 @@ use crate::options;
 use crate::pending::Pending;
 use crate::reader::{Position, start};
 use crate::session::Session;
+use crate::store_handle::StoreHandle;
 use crate::topic::{Topic, TopicInfo};
 use crate::topic_query::{self, TopicQuery};
 use crate::verdict::Verdict;
@@ -24,7 +25,7 @@ use crate::wait::{self, seconds};
 /// A context manager that closes the store.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Store {
-    weir: Mutex<Option<Weir>>,
+    weir: Mutex<Option<StoreHandle<Weir>>>,
     /// Whether the store was closed here; readers check it.
     closed: Arc<AtomicBool>,
     /// The handle whose `with_consistency` returned this one. It keeps the store open after this
@@ -35,7 +36,7 @@ pub(crate) struct Store {
 impl Store {
     fn new(weir: Weir) -> Self {
         Self {
-            weir: Mutex::new(Some(weir)),
+            weir: Mutex::new(Some(StoreHandle::new(weir))),
             closed: Arc::default(),
             parent: None,
         }
@@ -47,7 +48,8 @@ impl Store {
             return Err(Failure::closed());
         }
         let weir = self.weir.lock().unwrap_or_else(PoisonError::into_inner);
-        weir.clone().ok_or_else(Failure::closed)
+        let weir = weir.as_ref().ok_or_else(Failure::closed)?;
+        weir.get().cloned()
     }
 
     /// Proposes intentions of any topics.
@@ -180,8 +182,9 @@ impl Store {
     fn with_consistency(slf: Py<Self>, consistency: &str) -> PyResult<Self> {
         let consistency = options::consistency(consistency)?;
         let store = slf.get();
+        let weir = store.weir()?.with_consistency(consistency);
         Ok(Self {
-            weir: Mutex::new(Some(store.weir()?.with_consistency(consistency))),
+            weir: Mutex::new(Some(StoreHandle::new(weir))),
             closed: Arc::clone(&store.closed),
             parent: Some(slf),
         })
@@ -203,8 +206,9 @@ impl Store {
     }
 
     /// Sends the intentions as a batch and returns without waiting for the verdicts.
-    fn send(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
-        self.propose(py, &intentions)
+    fn send(slf: Bound<'_, Self>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
+        let pending = slf.get().propose(slf.py(), &intentions)?;
+        Ok(pending.sent_by(slf.into_any().unbind()))
     }
 
     /// A writer whose intentions are executed exactly once. `client` is 16 bytes that nobody else
@@ -312,7 +316,8 @@ impl Store {
     }
 
     /// Completes queued writes and closes the store. A connection is closed after all requests are
-    /// answered. Pages and records stay valid. A second call is a no-op.
+    /// answered. Pages and records stay valid. A second call is a no-op, and so is a call in a forked
+    /// process.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let weir = self
             .weir
@@ -320,11 +325,11 @@ impl Store {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(weir) = weir else { return Ok(()) };
-        if self.parent.is_some() {
+        if self.parent.is_some() || weir.is_inherited() {
             return Ok(());
         }
         self.closed.store(true, Ordering::Release);
-        wait::interruptible(py, || weir.close().map_err(Failure::from))
+        wait::interruptible(py, || Ok(weir.get()?.clone().close()?))
     }
 
     /// Whether the store was closed here.

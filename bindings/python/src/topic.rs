@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use weir::{CodeHash, ErrorCode, Intention, Operation, ReadFrom, Weir};
+use weir::{CodeHash, ErrorCode, Intention, Operation, ReadFrom, TopicName, Weir};
 
 use crate::data::{Content, Data};
 use crate::error::{Failure, Result};
@@ -17,6 +17,7 @@ use crate::options;
 use crate::pending::Pending;
 use crate::reader::{Latest, Position, Reader, start};
 use crate::record::Record;
+use crate::store_handle::StoreHandle;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
 
@@ -26,8 +27,8 @@ const SCAN_KEYS: usize = 1000;
 /// A handle of a topic. A write waits for its verdict; `send` does not.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Topic {
-    weir: Weir,
-    handle: weir::Topic,
+    handles: StoreHandle<(Weir, weir::Topic)>,
+    name: TopicName,
     /// Whether the store was closed here.
     closed: Arc<AtomicBool>,
 }
@@ -35,8 +36,8 @@ pub(crate) struct Topic {
 impl Topic {
     pub(crate) fn new(weir: Weir, handle: weir::Topic, closed: Arc<AtomicBool>) -> Self {
         Self {
-            weir,
-            handle,
+            name: handle.name().clone(),
+            handles: StoreHandle::new((weir, handle)),
             closed,
         }
     }
@@ -46,11 +47,16 @@ impl Topic {
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::closed());
         }
-        Ok(&self.handle)
+        Ok(&self.handles.get()?.1)
+    }
+
+    /// The store of the topic.
+    fn weir(&self) -> Result<&Weir> {
+        Ok(&self.handles.get()?.0)
     }
 
     fn name(&self) -> &str {
-        self.handle.name().as_str()
+        self.name.as_str()
     }
 
     /// Executes one intention and returns its verdict.
@@ -64,9 +70,20 @@ impl Topic {
         let intention = Intention::new(self.name(), operation).expecting(expect);
         let intention = Intention { meta, ..intention };
         let pending = wait::interruptible(py, || -> Result<Pending> {
-            Ok(Pending::new(self.weir.propose_inline(&[intention])?))
+            Ok(Pending::new(self.weir()?.propose_inline(&[intention])?))
         })?;
         Self::first(py, &pending)
+    }
+
+    /// Proposes operations.
+    fn propose(&self, py: Python<'_>, ops: &[Op<'_>]) -> PyResult<Pending> {
+        let name = self.name();
+        let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();
+        wait::interruptible(py, || -> Result<Pending> {
+            let borrowed = intention::borrow(&steps);
+            let intentions = intention::intentions(&borrowed);
+            Ok(Pending::new(self.weir()?.propose(&intentions)?))
+        })
     }
 
     fn first(py: Python<'_>, pending: &Pending) -> PyResult<Verdict> {
@@ -229,19 +246,14 @@ impl Topic {
     /// Executes several intentions independently, in one call. Returns one verdict for each, in
     /// order. See also `transaction`.
     fn batch(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Vec<Verdict>> {
-        let pending = self.send(py, ops)?;
+        let pending = self.propose(py, &ops)?;
         Ok(pending.verdicts(py, None)?.unwrap_or_default())
     }
 
     /// Sends the operations as a batch and returns without waiting for the verdicts.
-    fn send(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Pending> {
-        let name = self.name();
-        let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();
-        wait::interruptible(py, || -> Result<Pending> {
-            let borrowed = intention::borrow(&steps);
-            let intentions = intention::intentions(&borrowed);
-            Ok(Pending::new(self.weir.propose(&intentions)?))
-        })
+    fn send(slf: Bound<'_, Self>, ops: Vec<Op<'_>>) -> PyResult<Pending> {
+        let pending = slf.get().propose(slf.py(), &ops)?;
+        Ok(pending.sent_by(slf.into_any().unbind()))
     }
 
     /// Like `send`. Returns None if the call would wait for room in the queue for a server.
@@ -250,11 +262,12 @@ impl Topic {
         let name = self.name();
         let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();
         Ok(py.detach(|| -> Result<Option<Pending>> {
+            let weir = self.weir()?;
             let borrowed = intention::borrow(&steps);
             let intentions = intention::intentions(&borrowed);
             // Every wait is cancelled, before anything is queued.
             let is_cancelled = Arc::new(|| true);
-            let propose = || self.weir.propose(&intentions);
+            let propose = || weir.propose(&intentions);
             match weir::interruptible(Duration::ZERO, is_cancelled, propose) {
                 Ok(proposal) => Ok(Some(Pending::new(proposal))),
                 Err(error) if error.code() == ErrorCode::Cancelled => Ok(None),
@@ -275,7 +288,7 @@ impl Topic {
         let borrowed = intention::Step::Transaction(&whole).borrow();
         let pending = wait::interruptible(py, || -> Result<Pending> {
             let intention = borrowed.intention(self.name());
-            Ok(Pending::new(self.weir.propose_inline(&[intention])?))
+            Ok(Pending::new(self.weir()?.propose_inline(&[intention])?))
         })?;
         Self::first(py, &pending)
     }
@@ -300,7 +313,7 @@ impl Topic {
     #[pyo3(signature = (prefix=Data::Copy(Vec::new()), *, after=None, limit=None))]
     fn keys(&self, prefix: Data, after: Option<Data>, limit: Option<usize>) -> PyResult<Keys> {
         Ok(Keys {
-            topic: self.open_handle()?.clone(),
+            topic: StoreHandle::new(self.open_handle()?.clone()),
             prefix: prefix.as_ref().to_vec(),
             state: Mutex::new(KeysState {
                 ready: VecDeque::new(),
@@ -478,7 +491,7 @@ impl Topic {
 /// Keys of a topic, in order: an iterator of key and offset.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Keys {
-    topic: weir::Topic,
+    topic: StoreHandle<weir::Topic>,
     prefix: Vec<u8>,
     state: Mutex<KeysState>,
 }
@@ -503,6 +516,7 @@ impl Keys {
                 let limit = state.remaining.min(SCAN_KEYS);
                 let found = self
                     .topic
+                    .get()?
                     .scan(&self.prefix, state.after.as_deref(), limit)?;
                 state.ended = found.len() < limit;
                 state.remaining -= found.len();

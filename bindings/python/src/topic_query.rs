@@ -12,6 +12,7 @@ use weir::{
 use crate::error::{Failure, Result};
 use crate::exclusive::Exclusive;
 use crate::result::Page;
+use crate::store_handle::StoreHandle;
 use crate::wait;
 
 /// Parses the name of a view.
@@ -51,7 +52,7 @@ pub(crate) fn kinds(names: &[String]) -> Result<Vec<RecordKind>> {
 /// may call `cancel`. Pages outlive it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct TopicQuery {
-    query: Exclusive<weir::TopicQuery>,
+    query: Exclusive<StoreHandle<weir::TopicQuery>>,
     canceller: TopicQueryCanceller,
 }
 
@@ -65,13 +66,13 @@ impl TopicQuery {
     pub(crate) fn new(query: weir::TopicQuery) -> Self {
         let canceller = query.canceller();
         Self {
-            query: Exclusive::new(query),
+            query: Exclusive::new(StoreHandle::new(query)),
             canceller,
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::TopicQuery) -> Result<T>) -> Result<T> {
-        work(&mut *self.query.lock()?)
+        work(self.query.lock()?.get_mut()?)
     }
 
     fn step(

@@ -261,3 +261,70 @@ def test_verdicts_arrive_after_their_session_was_dropped(server: Server) -> None
         finally:
             server.process.send_signal(signal.SIGCONT)
         assert pending.wait(60)[0].valid
+
+
+def test_verdicts_arrive_after_their_store_was_dropped(server: Server) -> None:
+    store = weir.connect(server.url)
+    topic = store.topic("t")
+    topic.ensure()
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        os.waitpid(server.process.pid, os.WUNTRACED)
+        all_pending = [
+            store.send([("t", weir.Put("k", "v"))]),
+            topic.send([weir.Put("k", "w")]),
+        ]
+        del store, topic
+        assert not any(pending.done for pending in all_pending)
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    assert all(pending.wait(60)[0].valid for pending in all_pending)
+
+
+def test_other_threads_run_while_a_dropped_store_waits_for_its_answers(server: Server) -> None:
+    store = weir.connect(server.url)
+    store.topic("t").ensure()
+    begins = threading.Event()
+    events: list[str] = []
+
+    def resume() -> None:
+        begins.wait()
+        events.append("resumed")
+        server.process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=resume)
+    thread.start()
+    before = sys.getswitchinterval()
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        os.waitpid(server.process.pid, os.WUNTRACED)
+        store.send([("t", weir.Put("k", "v"))])
+        # The other thread runs only after the drop has released the interpreter.
+        sys.setswitchinterval(1000)
+        begins.set()
+        del store
+        events.append("dropped")
+    finally:
+        sys.setswitchinterval(before)
+        begins.set()
+        thread.join()
+    assert events == ["resumed", "dropped"]
+
+
+def test_a_forked_process_leaves_the_connection_of_its_parent_open(server: Server) -> None:
+    with weir.connect(server.url, patience=60) as store:
+        store.topic("t").ensure()
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            os.waitpid(server.process.pid, os.WUNTRACED)
+            pending = store.send([("t", weir.Put("k", "v"))])
+            child = os.fork()
+            if child == 0:
+                try:
+                    store.close()
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        assert pending.wait(60)[0].valid

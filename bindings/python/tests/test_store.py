@@ -6,6 +6,8 @@ import copy
 import json
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -313,6 +315,67 @@ def test_calls_of_a_closed_store_raise_closed(tmp_path: Path) -> None:
         reader.next_page(0)
     with weir.open(tmp_path / "s", create=False) as again:
         assert [info.name for info in again.topics()] == ["t"]
+
+
+USE_IN_FORKED_CHILD = """
+import os, sys, weir
+store = weir.open(sys.argv[1], durability="memory", program="parent")
+topic = store.topic("t")
+topic.ensure()
+reader, latest, group = topic.listen(start=True), topic.latest(), topic.group("g")
+session = store.session(bytes(range(16)))
+query = store.query("t")
+keys = topic.keys()
+puts = [("t", weir.Put("k", "child"))]
+uses = [
+    lambda: store.topics(),
+    lambda: store.batch(puts),
+    lambda: topic.put("k", "child"),
+    lambda: topic.send([weir.Put("k", "child")]),
+    lambda: topic.get("k"),
+    lambda: reader.next_page(),
+    lambda: next(latest),
+    lambda: group.claim(),
+    lambda: session.execute(puts),
+    lambda: query.next(),
+    lambda: next(keys),
+]
+
+def rejected():
+    for number, use in enumerate(uses):
+        try:
+            use()
+        except weir.StoreError as error:
+            if error.code == "CLOSED":
+                continue
+        return 10 + number
+    return 0
+
+child = os.fork()
+if child == 0:
+    status = 9
+    try:
+        status = rejected()
+        uses.clear()
+        store.close()
+        del store, topic, reader, latest, group, session, query, keys
+    finally:
+        os._exit(status)
+assert os.waitpid(child, 0)[1] == 0
+assert [record.kind for record in topic.records()] == ["CREATE"]
+assert topic.put("k", "v").offset == 2
+# The child did not clear the text about the owner of the directory.
+try:
+    weir.open(sys.argv[1])
+except weir.StoreError as error:
+    assert error.code == "LOCKED" and str(os.getpid()) in str(error), error
+store.close()
+"""
+
+
+def test_a_forked_process_does_not_use_the_objects_of_its_parent(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", USE_IN_FORKED_CHILD, str(tmp_path / "s")]
+    subprocess.run(command, check=True, timeout=60)
 
 
 def test_errors_have_a_message_and_an_advice(tmp_path: Path, store: weir.Store) -> None:

@@ -327,7 +327,8 @@ class Store:
         """Counters since the store was opened, by name."""
     def close(self) -> None:
         """Completes queued writes and closes the store. A connection is closed after all requests
-        are answered. Pages and records stay valid. A second call is a no-op.
+        are answered. Pages and records stay valid. A second call is a no-op, and so is a call in a
+        forked process.
         """
     def __enter__(self) -> Store: ...
     def __exit__(
