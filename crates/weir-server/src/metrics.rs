@@ -23,6 +23,23 @@ impl Gauge {
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Adds one until the result is dropped: also a future that is dropped before its end is
+    /// counted correctly.
+    pub(crate) fn count_one(&self) -> Counted<'_> {
+        self.add(1);
+        Counted(self)
+    }
+}
+
+/// One, which is subtracted from its gauge at the end.
+#[derive(Debug)]
+pub(crate) struct Counted<'a>(&'a Gauge);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.sub(1);
+    }
 }
 
 /// Statuses of responses; the last entry is for any other.

@@ -102,6 +102,16 @@ impl Edge {
         keys.insert(client).then(|| KeyInFlight { edge, client })
     }
 
+    /// Checks the right of a request again after a wait, because it may have been revoked meanwhile.
+    pub(crate) fn check_right_again(&self, call: &Call) -> Result<(), Problem> {
+        let Some(right) = call.checked_right else {
+            return Ok(());
+        };
+        let topic = &call.matched.topic;
+        let allowed = self.shared.authorize(&call.principal, right, topic);
+        allowed.map_err(|denied| denial(denied, topic))
+    }
+
     pub(crate) fn next_id(&self) -> String {
         let n = self.requests.fetch_add(1, Ordering::Relaxed);
         format!("{:08x}{n:08x}", self.run_id)

@@ -5,6 +5,8 @@
 //! - The budget of waiting intentions covers each proposed intention.
 //! - The caller is charged for the fuel of each proposed intention.
 
+use std::time::Duration;
+
 use weir_core::intention::ONCE;
 use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
 use weir_store::StoreError;
@@ -15,11 +17,15 @@ use crate::queued_write::QueuedWrite;
 use crate::resources::context::{Call, Edge, denial};
 use crate::resources::problems;
 
+/// How long the check of a right before the body remains valid.
+const RIGHT_AGE_MAX: Duration = Duration::from_secs(1);
+
 /// The index of the refused intention, if one of them is the cause, and the problem.
 pub(crate) type RefusedProposal = Box<(Option<usize>, Problem)>;
 
 impl Edge {
-    /// Checks that the caller may propose these intentions.
+    /// Checks that the caller may propose these intentions. A right that was checked long ago may
+    /// have been revoked while the body arrived.
     pub(crate) fn allow(
         &self,
         call: &Call,
@@ -27,6 +33,7 @@ impl Edge {
     ) -> Result<(), (usize, Problem)> {
         let checked = call
             .checked_right
+            .filter(|_| call.started.elapsed() < RIGHT_AGE_MAX)
             .map(|right| (right, &*call.matched.topic));
         let security = &self.shared.security;
         let allowed = security.allow(&call.principal, checked, intentions);

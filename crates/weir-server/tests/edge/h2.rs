@@ -264,6 +264,30 @@ fn the_number_of_tails_of_a_connection_is_limited() {
 }
 
 #[test]
+fn a_long_poll_that_is_reset_is_no_longer_counted() {
+    let world = world();
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        let target = "/v1/topics/t/events?after=1&wait=60";
+        let poll = client.send(Method::GET, target, b"").await;
+        wait_for_polls(&mut client, 1).await;
+        drop(poll);
+        wait_for_polls(&mut client, 0).await;
+    });
+}
+
+/// Waits until the metrics count this number of long polls.
+async fn wait_for_polls(client: &mut Client, count: usize) {
+    let line = format!("weir_http_tails{{kind=\"long-poll\"}} {count}\n");
+    loop {
+        let (_, page) = client.ask(Method::GET, "/metrics", b"").await;
+        if String::from_utf8(page).unwrap().contains(&line) {
+            return;
+        }
+    }
+}
+
+#[test]
 fn reset_streams_do_not_affect_other_clients() {
     let world = world();
     run(async {

@@ -1,12 +1,15 @@
 //! Files that change while the server serves.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
-use weir_server::security::{IdentitiesFile, now_ms};
+use weir_server::security::{IdentitiesFile, Token, now_ms};
 
 use crate::peer::{Peer, assert_line};
-use crate::world::{Authority, Files, client};
+use crate::world::{Authority, Files, TEST_TIMEOUT, client, loopback};
 
 #[test]
 fn a_revoked_token_is_refused_on_open_connections() {
@@ -45,6 +48,56 @@ fn a_revoked_token_is_refused_on_open_connections() {
     assert_line(&answers, "_failure_draining");
     assert_line(&answers, "_error_unauthenticated");
     assert!(!answers.contains("secret"), "{answers}");
+}
+
+#[test]
+fn a_revoked_token_is_refused_at_the_end_of_a_long_poll() {
+    let files = Files::new();
+    let owner = files.token("owner", &["all **"]);
+    let reader = files.token("reader", &["read t"]);
+    let world = files.start(|config| config.http = Some(loopback()));
+    world.create("t");
+    let send = |token: &Token, target: &str| {
+        let mut stream = TcpStream::connect(world.http.unwrap()).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        let token = token.expose();
+        let request = format!(
+            "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Authorization: Bearer {token}\r\nPrefer: wait=60\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let answer = |mut stream: TcpStream| {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let targets = [
+        "/v1/topics/t/events?after=1",
+        "/ds/t?offset=now&live=long-poll",
+    ];
+    let polls = targets.map(|target| send(&reader, target));
+    let end = Instant::now() + TEST_TIMEOUT;
+    while !answer(send(&owner, "/metrics")).contains("kind=\"long-poll\"} 2") {
+        assert!(Instant::now() < end, "the polls do not wait");
+    }
+    let path = world.files.path("identities.toml");
+    let file = IdentitiesFile::read(&path).unwrap();
+    let file = file.without_token(reader.id(), now_ms()).unwrap();
+    file.write().unwrap();
+    world.server.reload().unwrap();
+    let put = weir_core::Operation::Put {
+        key: &[],
+        value: b"secret",
+    };
+    let put = weir_core::Intention::new("t", put);
+    world.store.propose(&[put]).unwrap().wait().unwrap();
+    for poll in polls {
+        let answer = answer(poll);
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        assert!(!answer.contains("secret"), "{answer}");
+    }
 }
 
 #[test]

@@ -171,13 +171,14 @@ async fn poll(
         }
         let last = ConsequenceOffset(view.offset(view.tail));
         let reader = edge.shared.store.listen(&view.topic, last);
-        edge.shared.metrics.waiting_polls.add(1);
+        let waiting = edge.shared.metrics.waiting_polls.count_one();
         is_over = tokio::select! {
             changed = reader.changed() => !changed,
             () = tokio::time::sleep_until(deadline) => true,
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => true,
         };
-        edge.shared.metrics.waiting_polls.sub(1);
+        drop(waiting);
+        edge.check_right_again(call)?;
         view = open(edge, &view.topic).await?;
         if view.incarnation != incarnation {
             return Err(no_topic());

@@ -99,13 +99,14 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         if collector.writer.count > 0 || wait == 0 || collector.has_reached_scan_limit() {
             break;
         }
-        edge.shared.metrics.waiting_polls.add(1);
+        let waiting = edge.shared.metrics.waiting_polls.count_one();
         let more = tokio::select! {
             changed = collector.reader.changed() => changed,
             () = tokio::time::sleep_until(deadline) => false,
             _ = phase.wait_for(|phase| *phase >= Phase::Draining) => false,
         };
-        edge.shared.metrics.waiting_polls.sub(1);
+        drop(waiting);
+        edge.check_right_again(call)?;
         if !more {
             let reply = Reply::new(204)
                 .number("weir-next", collector.next)

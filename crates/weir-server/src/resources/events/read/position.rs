@@ -37,6 +37,7 @@ pub(crate) async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Proble
         () = tokio::time::sleep(Duration::from_secs(wait.unwrap_or(LAG_SECONDS))) => false,
         _ = phase.wait_for(|phase| *phase >= Phase::Draining) => false,
     };
+    edge.check_right_again(call)?;
     if has_offset {
         return Ok(());
     }
