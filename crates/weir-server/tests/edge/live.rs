@@ -158,6 +158,28 @@ fn ids_of_an_earlier_incarnation_are_gone() {
     );
 }
 
+#[test]
+fn ids_have_the_incarnation_of_their_record() {
+    const TAIL: &str = "/v1/topics/t/events?live=sse";
+    let world = world();
+    let create_again = || {
+        assert_eq!(world.ask("DELETE /v1/topics/t", "", b"").status, 200);
+        assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+        world.store.topic("t").unwrap().incarnation.unwrap().0
+    };
+    let first = create_again();
+    let mut client = follow(&world, TAIL, "");
+    let seen = events(&mut client, "caught-up");
+    let id = &seen.last().unwrap().0;
+    assert!(id.starts_with(&format!("{first}-")), "{id}");
+    let second = create_again();
+    post(&world, "\"new\"");
+    let seen = events(&mut client, "new");
+    let id = &seen.last().unwrap().0;
+    assert!(id.starts_with(&format!("{second}-")), "{id}");
+    follow(&world, TAIL, &format!("Last-Event-ID: {id}"));
+}
+
 /// Waits until a long poll waits, as the metrics count it.
 fn wait_for_long_poll(world: &World) {
     let end = Instant::now() + TEST_TIMEOUT;

@@ -274,7 +274,9 @@ impl Tail {
             return Ok(None);
         }
         let bytes = reservation.attach(out.into());
-        if self.plain && bytes.len() <= 2 * TAIL_BYTES {
+        // The form changes at the start of another incarnation.
+        let has_one_form = self.style.form() == from.1;
+        if self.plain && has_one_form && bytes.len() <= 2 * TAIL_BYTES {
             self.live.follow.share(Piece {
                 from,
                 next: self.next,
@@ -293,8 +295,16 @@ impl Tail {
         out: &mut Vec<u8>,
     ) -> Result<Option<usize>, Problem> {
         const MEMBERS_BYTES: usize = 1 << 10;
+        let store = &self.live.edge.shared.store;
+        let topic = self.style.incarnation.map(|_| &self.live.topic);
+        let topic = topic.and_then(|topic| store.topic_state(topic));
+        let current = topic.and_then(|topic| topic.incarnation);
         for record in page {
             let record = record.map_err(|error| problems::of_store(&error))?;
+            // The topic may have been created again since the start of the tail.
+            if let Some(current) = current.filter(|current| record.intention >= *current) {
+                self.style.incarnation = Some(current.0);
+            }
             if self.filter.matches(&record) {
                 let bytes = record.key.len() + record.value.len() + record.meta.len();
                 let needed = out.len() + MEMBERS_BYTES + bytes * 2;
