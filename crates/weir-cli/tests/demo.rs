@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -64,20 +65,24 @@ fn names(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn the_demo_reports_its_checks_and_leaves_no_files() {
     let dir = TempDir::new().unwrap();
-    let output = weir(dir.path(), &["demo", "--quick", "-o", "json"]);
-    let facts = facts(&output);
-    assert!(output.status.success(), "{facts:#}");
-    assert_eq!(text(&output.stderr), "");
+    let until = Instant::now() + Duration::from_mins(1);
+    let facts = loop {
+        let output = weir(dir.path(), &["demo", "--quick", "-o", "json"]);
+        let facts = facts(&output);
+        assert!(output.status.success(), "{facts:#}");
+        assert_eq!(text(&output.stderr), "");
+        // On a busy machine, all writes can end before the thread runs that counts.
+        if facts["listen"]["shown_while_writing"].as_u64().unwrap() > 0 {
+            break facts;
+        }
+        assert!(Instant::now() < until, "{facts:#}");
+    };
     assert_eq!(facts["ok"], true);
     assert_eq!(facts["durability"], "group");
     assert_eq!(facts["topics"], 12);
     assert_eq!(facts["write"]["events"], 1707);
     assert_eq!(facts["listen"]["listeners"], 12);
     assert_eq!(facts["listen"]["records"], 1707 + 12);
-    assert!(
-        facts["listen"]["shown_while_writing"].as_u64().unwrap() > 0,
-        "{facts:#}"
-    );
     assert_eq!(facts["get"]["keys"], 1707);
     assert_eq!(facts["scan"]["keys"], 1707);
     assert_eq!(facts["strongest"]["shown"], 5);

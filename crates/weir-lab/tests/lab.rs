@@ -892,8 +892,13 @@ done
     )
 }
 
-/// Runs the experiment of [`experiment`] with another contender, a script.
+/// Runs the experiment of [`experiment`] with another contender, a script that answers.
 fn run_beside(name: &str, faults: &str) -> (TempDir, Output) {
+    run_beside_within(name, faults, 100)
+}
+
+/// Like `run_beside`, with a time limit for each answer.
+fn run_beside_within(name: &str, faults: &str, seconds: u32) -> (TempDir, Output) {
     let dir = tempfile::tempdir().unwrap();
     let contender = script(dir.path(), name, faults);
     let experiments = dir.path().join("lab/experiments");
@@ -902,7 +907,8 @@ fn run_beside(name: &str, faults: &str) -> (TempDir, Output) {
         "[[claim]]\ntext = \"quick beside {name}\"\ncompare = [\"quick\", \"{name}\"]\nexpect = \"lower\"\nmax_ratio = 2.0\n"
     );
     let text = experiment(1.5, &contender) + &claim;
-    let text = text.replace("samples = 3", "samples = 3\ntimeout_s = 2");
+    let limit = format!("samples = 3\ntimeout_s = {seconds}");
+    let text = text.replace("samples = 3", &limit);
     fs::write(experiments.join("t.toml"), text).unwrap();
     let out = run(dir.path(), &["run", "t", "--allow-debug"]);
     (dir, out)
@@ -940,7 +946,8 @@ fn a_contender_that_fails_the_check_does_not_stop_the_others() {
         ),
         ("silent", "exit 0", "ended: exit status: 0"),
     ] {
-        let (dir, out) = run_beside(name, faults);
+        let seconds = if name == "hangs" { 2 } else { 100 };
+        let (dir, out) = run_beside_within(name, faults, seconds);
         let (report, message) = (text(&out.stdout), text(&out.stderr));
         assert_eq!(out.status.code(), Some(1), "{name}: {message}");
         assert!(message.contains(&format!("{name} failed")), "{message}");
