@@ -288,14 +288,16 @@ async fn run(
         let permit = Arc::clone(&exclusive).acquire_owned().await;
         let permit = permit.map_err(|_| Refused::plain(ErrorCode::Internal))?;
         let claimed = claim.try_claim(claim_result).await;
-        let (mut result, reservation) = claimed.map_err(|error| match error {
+        let (mut result, mut reservation) = claimed.map_err(|error| match error {
             ClaimFailure::Denied(denied) => guard::refused(denied, &claim.topic),
             ClaimFailure::Busy => Refused::plain(ErrorCode::Busy),
             ClaimFailure::Store(error) => refuse::of_store(&error),
         })?;
         let is_over = Instant::now() >= claim.deadline || *closing.borrow();
         if !result.is_empty || result.reason != 0 || is_over {
-            result.reservation = Some(reservation).filter(|_| !result.data.is_empty());
+            // It covered the longest possible record.
+            reservation.shrink(result.data.len());
+            result.reservation = Some(reservation).filter(Reservation::is_held);
             return Ok((result, permit));
         }
         drop((permit, reservation));
@@ -369,13 +371,50 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
     use std::future::poll_fn;
+    use std::sync::Arc;
     use std::task::Poll;
 
     use tokio::io::{AsyncReadExt, duplex};
+    use tokio::sync::{Semaphore, watch};
+    use tokio::time::Instant;
+    use weir_core::{GroupMode, GroupSetup, GroupStep, Intention, Operation};
+    use weir_protocol::{ANSWER_BYTES_MAX, Consistency};
 
-    use super::{CompletedClaim, Connection};
+    use super::{Claim, CompletedClaim, Connection, run};
     use crate::config::ServerConfig;
     use crate::native::late;
+
+    /// A client may read its response slowly.
+    #[test]
+    fn a_short_response_does_not_reserve_the_memory_of_the_longest_record() {
+        let folder = tempfile::tempdir().unwrap();
+        late::run(async {
+            let port = late::port(folder.path(), ServerConfig::default());
+            let step = GroupStep::Open(GroupSetup::new(GroupMode::Shared));
+            let open = Operation::Cursor { group: "g", step };
+            let opened = port.shared.store.propose(&[Intention::new("t", open)]);
+            opened.unwrap().wait().unwrap();
+            let claim = Claim {
+                shared: Arc::clone(&port.shared),
+                principal: port.shared.security.owner(),
+                topic: "t".to_owned(),
+                group: "g".to_owned(),
+                member: b"m".to_vec(),
+                max: 10,
+                lease_ms: 0,
+                deadline: Instant::now(),
+            };
+            let (exclusive, closing) = (Arc::new(Semaphore::new(1)), watch::Sender::new(false));
+            let claimed = run(claim, Consistency::Local, exclusive, closing.subscribe());
+            let (result, _permit) = claimed.await.map_err(|_| "refused").unwrap();
+            assert!(!result.data.is_empty());
+            let used = port.shared.admission.answers.used();
+            assert!(
+                (result.data.len()..=ANSWER_BYTES_MAX).contains(&used),
+                "{used}"
+            );
+        });
+    }
 
     #[test]
     fn a_claim_that_panics_closes_the_connection_with_an_error() {
