@@ -134,7 +134,8 @@ impl ConnectionTable {
     ) -> Option<Arc<Slot>> {
         let mut inner = self.lock();
         let port_count = self.count(protocol);
-        if port_count.get() >= self.port_max as u64 {
+        // The limit of a port is for the network: other machines must not block this one.
+        if address.is_some() && port_count.get() >= self.port_max as u64 {
             return None;
         }
         let evicted = Arc::new(Notify::new());
@@ -279,6 +280,25 @@ mod tests {
         assert!(table.slot(Protocol::Http, LOCALHOST).await.is_none());
         drop(first);
         assert!(table.slot(Protocol::Http, LOCALHOST).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_full_port_does_not_block_the_unix_socket() {
+        let config = ServerConfig {
+            connections_max: 1,
+            ..ServerConfig::default()
+        };
+        let descriptors = Descriptors {
+            connections_max: 2,
+            local_connections_max: 3,
+        };
+        let metrics = Arc::new(Metrics::new(Vec::new()));
+        let table = Arc::new(ConnectionTable::new(&config, descriptors, metrics));
+        let first = table.slot(Protocol::Native, LOCALHOST).await.unwrap();
+        assert!(table.slot(Protocol::Native, LOCALHOST).await.is_none());
+        let local = table.slot(Protocol::Native, None).await;
+        assert!(local.is_some());
+        drop((first, local));
     }
 
     #[tokio::test]
