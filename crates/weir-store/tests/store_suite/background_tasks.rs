@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, ConsequenceOffset, RecordKind, TopicOptions, TxnOp};
@@ -145,14 +145,17 @@ fn a_due_checkpoint_is_written_after_the_current_one() {
     gate.release();
     // The next snapshot begins at a write after the first one has ended, long before the
     // log has grown by `DUE` again.
-    for more in 0..300 {
-        fill(&store, "t", 4_000 + more, 4_001 + more);
-        let soon = Instant::now() + Duration::from_millis(10);
-        while snapshots() < 2 && Instant::now() < soon {
-            std::thread::yield_now();
+    let until = Instant::now() + PATIENCE;
+    let mut more = 0;
+    while snapshots() < 2 {
+        assert!(Instant::now() < until, "the second snapshot is not written");
+        if more < 300 {
+            fill(&store, "t", 4_000 + more, 4_001 + more);
+            more += 1;
         }
+        std::thread::yield_now();
     }
-    let written = 300 * 512;
+    let written = more * 512;
     assert!(written < DUE);
     assert_eq!(snapshots(), 2);
 }

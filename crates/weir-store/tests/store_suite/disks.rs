@@ -49,6 +49,9 @@ pub const ENFILE: i32 = 23;
 pub const EMFILE: i32 = 24;
 pub const ENOSPC: i32 = 28;
 
+/// The kind of the batch that seals a log, see the format.
+const SEAL: u8 = 2;
+
 /// Much longer than any operation takes.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -66,6 +69,10 @@ struct State {
     acting: usize,
     /// The observer is running: no operation may begin.
     observing: bool,
+    /// Whether the newest write of the log is a seal.
+    ends_with_seal: bool,
+    /// Whether the newest sync of the log came after a seal.
+    is_sealed: bool,
     waiting: usize,
 }
 
@@ -235,6 +242,21 @@ impl Gate {
         assert!(!timed_out, "no such operation was started");
     }
 
+    /// Waits until the log is sealed: the commit thread then uses the disk only for a request.
+    /// Without this wait, a rule or a count may meet the seal instead of the next write, because
+    /// the log is sealed after a tenth of a second without writes. Panics after [`PATIENCE`].
+    pub fn wait_sealed(&self) {
+        let state = self.shared.state();
+        let is_open = |state: &mut State| !(state.ends_with_seal && state.is_sealed);
+        let changed = &self.shared.changed;
+        let waited = changed
+            .wait_timeout_while(state, PATIENCE, is_open)
+            .unwrap();
+        let timed_out = waited.1.timed_out();
+        drop(waited);
+        assert!(!timed_out, "the log was not sealed");
+    }
+
     /// Returns the number of completed operations of this kind on paths that contain the
     /// text.
     pub fn count(&self, op: Op, path: &str) -> usize {
@@ -339,13 +361,27 @@ impl DiskFile for GateFile {
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let is_seal = parts
+            .first()
+            .is_some_and(|head| head.starts_with(b"WBAT") && head.get(6) == Some(&SEAL));
         let write = || self.inner.write_all_at(parts, offset);
-        self.shared.run(Op::Write, &self.path, write)
+        let written = self.shared.run(Op::Write, &self.path, write);
+        if self.path.starts_with("log/") {
+            self.shared.state().ends_with_seal = is_seal && written.is_ok();
+        }
+        written
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let sync = || self.inner.sync_data();
-        self.shared.run(Op::Sync, &self.path, sync)
+        let synced = self.shared.run(Op::Sync, &self.path, sync);
+        if self.path.starts_with("log/") {
+            let mut state = self.shared.state();
+            state.is_sealed = state.ends_with_seal && synced.is_ok();
+            drop(state);
+            self.shared.changed.notify_all();
+        }
+        synced
     }
 
     fn len(&self) -> io::Result<u64> {

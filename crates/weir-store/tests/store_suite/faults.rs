@@ -123,6 +123,7 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_continue() {
     let store = open(gate.disk());
     create(&store, "t");
     execute(&store, &[put("t", b"k", b"1").under(CLIENT, 1)]);
+    gate.wait_sealed();
     gate.rule(Op::Sync, "log/", Rule::Hold);
     let in_flight = store
         .propose(&[put("t", b"k", b"2").under(CLIENT, 2)])

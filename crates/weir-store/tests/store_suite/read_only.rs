@@ -2,20 +2,21 @@
 //! directory that another process writes to.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_core::ConsequenceOffset;
 use weir_core::intention::{Intention, Operation};
 use weir_store::disk::SimDisk;
 use weir_store::{Durability, History, OnLocked, OpenOptions, Severity, Store, StoreError, verify};
 
-use crate::disks::{Gate, Op};
+use crate::disks::{Gate, Op, PATIENCE};
 use crate::world::{
     CLIENT, create, create_with, execute, keys, latest, open, options, put, put_many, records,
     state,
@@ -220,7 +221,18 @@ fn child_reads_the_directory() {
 
 fn child(mut command: Command, directory: &Path) -> Output {
     command.env(DIRECTORY, directory);
-    command.output().unwrap()
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match command.output() {
+            // A process that another test starts inherits the file of the copied program, which is
+            // open for writing, and closes it a moment later.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                assert!(Instant::now() < until, "{error}");
+                std::thread::yield_now();
+            }
+            output => return output.unwrap(),
+        }
+    }
 }
 
 const CHILD: [&str; 4] = [

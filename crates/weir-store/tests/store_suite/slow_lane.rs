@@ -501,6 +501,7 @@ fn a_call_with_a_failed_part_is_not_executed_further() {
     let before = store.applied().0;
     let many = vec![put("slow", b"k", b"loop"); 20];
     let full = disk.clone();
+    disk.wait_sealed();
     disk.observe(move |op, path| {
         if op == Op::Sync && path.starts_with("log/") {
             full.rule(Op::Write, "log/", Rule::Fail(ENOSPC));
@@ -554,6 +555,7 @@ fn fail_second_batch(
     inject: impl FnOnce() + Send + 'static,
 ) -> (StoreError, StoreError) {
     measure_costs(store);
+    disk.wait_sealed();
     let (mut syncs, mut inject) = (0, Some(inject));
     disk.observe(move |op, path| {
         syncs += u32::from(op == Op::Sync && path.starts_with("log/"));
