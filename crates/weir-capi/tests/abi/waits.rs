@@ -22,8 +22,8 @@ const DEADLINE: i32 = -502;
 const INDETERMINATE: i32 = -501;
 const UNSUPPORTED: i32 = -311;
 const TOO_MANY_HANDLES: i32 = -610;
-/// Times in milliseconds that are long enough for a response. A longer one is only for a machine that
-/// was too busy for the one before.
+/// Times in milliseconds that are long enough for a response. A longer one is for a machine that was
+/// too busy for the one before.
 pub(crate) const ENOUGH: [u64; 3] = [500, 5_000, 50_000];
 /// Longer than any of these tests.
 const LONG: u64 = 60_000;

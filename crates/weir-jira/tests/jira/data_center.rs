@@ -127,7 +127,7 @@ fn an_edit_between_two_pages_hides_no_issue() {
     let client = Client::with(
         &world.sim.url(),
         None,
-        Duration::from_secs(2),
+        Duration::from_mins(5),
         Arc::new(pause),
     );
     let client = client.unwrap().deployed(Deployment::DataCenter);
