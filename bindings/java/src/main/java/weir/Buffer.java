@@ -7,7 +7,10 @@ import java.io.InputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** Memory of the library, which is filled and transferred to a query without a copy. For one thread. */
+/**
+ * Memory of the library, which is filled and transferred to a query without a copy. It belongs to the thread that
+ * created it; any other thread gets a {@link WrongThreadException}.
+ */
 public final class Buffer implements AutoCloseable {
     private static final int STEP = 64 << 10;
 
@@ -71,9 +74,10 @@ public final class Buffer implements AutoCloseable {
         return data;
     }
 
+    /** The handle, for a call that transfers the memory. Only the thread of the buffer can end its segments. */
     long handle() {
-        if (handle == 0) {
-            throw new IllegalStateException("the buffer was transferred or closed");
+        if (!segment().isAccessibleBy(Thread.currentThread())) {
+            throw new WrongThreadException("the buffer belongs to another thread");
         }
         return handle;
     }

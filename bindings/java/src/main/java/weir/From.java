@@ -45,12 +45,12 @@ public final class From {
 
     /** Starts with the first record after an offset. */
     public static From after(long offset) {
-        return new From(2, offset);
+        return new From(2, Weir.nonNegative("after", offset));
     }
 
     /** Starts at the given number of offsets before the end. */
     public static From last(long records) {
-        return new From(3, records);
+        return new From(3, Weir.nonNegative("last", records));
     }
 
     /** Starts with the first record at or after a time. */

@@ -125,7 +125,7 @@ public final class Query implements AutoCloseable {
                     text, into.asSlice(24, 4), into.asSlice(32, 16), error));
         }
         into.set(JAVA_INT, 28, from.level.ordinal());
-        into.set(JAVA_LONG, 48, from.ordinal == null ? 0 : from.ordinal);
+        into.set(JAVA_LONG, 48, from.ordinal == null ? 0 : Weir.nonNegative("ordinal", from.ordinal));
         Lib.putBytes(call, into, 56, from.first);
         Lib.putText(call, into, 72, from.tie);
         into.set(ADDRESS, 88, Lib.fields(call, from.meta));

@@ -64,6 +64,7 @@ public final class Session implements AutoCloseable {
 
     /** Sets the next number back to one without an answer. */
     public void resume(long nonce) {
+        Weir.nonNegative("nonce", nonce);
         try (Arena call = Arena.ofConfined()) {
             check(call, (session, error) -> (int) Lib.SESSION_RESUME.invokeExact(session, nonce, error));
         }

@@ -146,6 +146,7 @@ public record Topic(Weir store, String name) {
 
     /** A copy of the record at an offset. */
     public Optional<Stored> at(long offset) {
+        Weir.nonNegative("offset", offset);
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment out = call.allocate(JAVA_LONG);

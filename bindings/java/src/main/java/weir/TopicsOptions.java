@@ -90,7 +90,7 @@ public final class TopicsOptions {
         into.set(JAVA_LONG, 16, topics.size());
         into.set(JAVA_INT, 24, follow ? FOLLOW : asOf != 0 ? AS_OF : 0);
         into.set(JAVA_INT, 28, kinds);
-        into.set(JAVA_LONG, 32, asOf);
+        into.set(JAVA_LONG, 32, Weir.nonNegative("asOf", asOf));
         into.set(JAVA_INT, 40, resetEarliest ? 1 : 0);
         into.set(JAVA_INT, 44, from.kind);
         into.set(JAVA_LONG, 48, Weir.millis("patience", patience));

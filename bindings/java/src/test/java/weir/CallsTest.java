@@ -12,6 +12,7 @@ import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Flow;
 import org.junit.jupiter.api.Test;
@@ -153,6 +154,27 @@ class CallsTest {
         QueryOptions options = new QueryOptions().budgets(new Budgets().sources(Long.MAX_VALUE));
         try (Query query = new Query(options)) {
             assertEquals(0, query.source(new SourceOptions()).number());
+        }
+    }
+
+    @Test
+    void aNegativePositionIsAnErrorWithItsName(@TempDir Path directory) {
+        try (Weir store = Weir.open(directory, MEMORY);
+                Session session = store.session(bytes("0123456789abcdef"));
+                Query query = new Query(new QueryOptions())) {
+            Topic topic = store.topic("t");
+            topic.ensure();
+            Map<String, Executable> calls = Map.of(
+                    "after", () -> From.after(-1),
+                    "last", () -> From.last(-1),
+                    "asOf", () -> store.query(new TopicsOptions("t").asOf(-1), new QueryOptions()),
+                    "ordinal", () -> query.source(new SourceOptions().ordinal(-1)),
+                    "nonce", () -> session.resume(-1),
+                    "offset", () -> topic.at(-1));
+            calls.forEach((name, call) -> {
+                WeirException failed = assertThrows(WeirException.class, call, name);
+                assertEquals("BAD_OPTION: " + name + " is -1; it must not be negative", failed.getMessage());
+            });
         }
     }
 

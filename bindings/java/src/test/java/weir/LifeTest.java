@@ -196,6 +196,22 @@ class LifeTest {
     }
 
     @Test
+    void aBufferIsTransferredByItsThreadOnly() {
+        try (Query query = new Query(new QueryOptions()); Buffer buffer = new Buffer(8)) {
+            Source source = query.source(new SourceOptions().shape("lines"));
+            buffer.segment().setString(0, "1\n");
+            ExecutionException wrong = assertThrows(ExecutionException.class,
+                    () -> CompletableFuture.runAsync(() -> source.enqueue(buffer, 2, null)).get());
+            assertTrue(wrong.getCause() instanceof WrongThreadException);
+            // The query has no page yet, and the buffer still has its memory.
+            source.enqueue(buffer, 2, null);
+            try (Page page = page(query)) {
+                assertEquals("1", page.get(0).text());
+            }
+        }
+    }
+
+    @Test
     void laterMinorVersionsAreCompatible() {
         int wanted = 0x0001_0002;
         assertTrue(Library.isCompatible(wanted, wanted));
