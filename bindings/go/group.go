@@ -80,7 +80,8 @@ func (g *Group) Close() {
 
 // Claim claims up to limit records for this member. It blocks until there is at
 // least one, or returns an error when the context ends. The caller must release
-// the page, and settle its records, before or after the release.
+// the page, and settle its records: with [Group.Done] before the release, or with
+// the claims of [Record.Claimed] at any time.
 func (g *Group) Claim(ctx context.Context, limit int) (*Page, error) {
 	for {
 		page, err := g.claim(ctx, limit, readStep)
@@ -146,8 +147,11 @@ const (
 // Done acknowledges all records of a page; the acknowledgement is durable when
 // Done returns. In an exclusive group, this acknowledges every record up to the
 // last one. It returns the offsets of records that another member has claimed by
-// now.
+// now. Fails with [ErrBadHandle] if the page was released: use [Group.DoneWith].
 func (g *Group) Done(ctx context.Context, page *Page) ([]uint64, error) {
+	if page != nil && page.handle == nil {
+		return nil, failure(ErrBadHandle, "the page was released, so its claims are not known")
+	}
 	return g.settle(ctx, claimsOf(page), settleDone, 0, "")
 }
 

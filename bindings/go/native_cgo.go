@@ -261,7 +261,8 @@ func nativeQueryOpenTopics(store storeHandle, t *TopicsOptions, o *QueryOptions)
 		topics.end = C.WEIR_END_AS_OF
 	}
 	for _, kind := range t.Kinds {
-		topics.kinds |= 1 << kind
+		// The library rejects the bits of unknown kinds.
+		topics.kinds |= 1 << min(kind, 31)
 	}
 	var query *C.weir_query
 	var callError C.weir_error

@@ -224,6 +224,9 @@ func nativeTopics(store storeHandle, withDestroyed bool) ([]string, error) {
 	return names, nil
 }
 
+// stateMemory is the state of a program that is its memory.
+const stateMemory = 3
+
 // topicOptions fills a structure whose memory is valid as long as pin.
 func topicOptions(pin *pinned, o *TopicOptions) *C.weir_topic_options {
 	if o == nil {
@@ -232,7 +235,7 @@ func topicOptions(pin *pinned, o *TopicOptions) *C.weir_topic_options {
 	options := &C.weir_topic_options{
 		struct_size: C.sizeof_weir_topic_options,
 		compaction:  flag(o.Latest, 1),
-		state:       flag(o.MemoryState, 1),
+		state:       flag(o.MemoryState, stateMemory),
 	}
 	set := func(from *uint64, into *C.uint64_t, bit C.uint32_t) {
 		if from != nil {

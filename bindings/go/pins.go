@@ -85,15 +85,18 @@ func (l *loans) collect() {
 	}
 }
 
+// unpin returns the pages in order, and all of them even if a function of the caller panics.
 func (l *loans) unpin(cookies []uint64) {
-	for _, cookie := range cookies {
-		lent := l.take(cookie)
-		if lent == nil {
-			continue
-		}
-		lent.pinner.Unpin()
-		if lent.returned != nil {
-			lent.returned(lent.page)
-		}
+	if len(cookies) == 0 {
+		return
+	}
+	defer l.unpin(cookies[1:])
+	lent := l.take(cookies[0])
+	if lent == nil {
+		return
+	}
+	lent.pinner.Unpin()
+	if lent.returned != nil {
+		lent.returned(lent.page)
 	}
 }

@@ -106,6 +106,52 @@ func TestALoanIsReturnedOnceAfterItsLastResult(t *testing.T) {
 	}
 }
 
+func TestAPanicOfACallbackKeepsNoOtherLoan(t *testing.T) {
+	query, source := newLineQuery(t, weir.QueryOptions{})
+	returned := 0
+	for at := range 3 {
+		err := source.EnqueuePinned([]byte("1\n"), []byte("more"), func([]byte) {
+			returned++
+			if at == 0 {
+				panic("enough")
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	func() {
+		defer func() {
+			if cause := recover(); cause != "enough" {
+				t.Error(cause)
+			}
+		}()
+		query.Close()
+	}()
+	if returned != 3 {
+		t.Fatalf("%d pages were returned", returned)
+	}
+}
+
+func TestABufferAppendsAPartOfItself(t *testing.T) {
+	// The allocator returns memory of this size to the system, so a read of it would be a fault.
+	large := bytes.Repeat([]byte("0123456789abcdef"), 33<<16)
+	buffer, err := weir.NewBuffer(len(large))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer buffer.Free()
+	if _, err := buffer.Write(large); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := buffer.Write(buffer.Bytes()[len(large)-6:]); err != nil || n != 6 {
+		t.Fatal(n, err)
+	}
+	if got := string(buffer.Bytes()[len(large)-1:]); got != "fabcdef" {
+		t.Fatal(got)
+	}
+}
+
 func TestARejectedLoanStaysWithTheCaller(t *testing.T) {
 	query, source := newLineQuery(t, weir.QueryOptions{Order: "$.n"})
 	refuse := func([]byte) { t.Error("a rejected page was returned") }

@@ -121,16 +121,17 @@ func NewBuffer(size int) (*Buffer, error) {
 	if size == 0 {
 		return buffer, nil
 	}
-	return buffer, buffer.grow(size)
+	return buffer, buffer.grow(size, nil)
 }
 
-// grow increases the capacity to size bytes.
-func (b *Buffer) grow(size int) error {
+// grow increases the capacity to size bytes, and appends bytes, which may be a part of the buffer.
+func (b *Buffer) grow(size int, bytes []byte) error {
 	handle, data, err := nativeBufferNew(size)
 	if err != nil {
 		return err
 	}
 	used := copy(data, b.data[:b.used])
+	used += copy(data[used:], bytes)
 	b.Free()
 	b.handle, b.data, b.used = handle, data, used
 	b.cleanup = runtime.AddCleanup(b, nativeBufferFree, handle)
@@ -143,9 +144,10 @@ const bufferStep = 64 << 10
 // Write appends bytes.
 func (b *Buffer) Write(bytes []byte) (int, error) {
 	if need := b.used + len(bytes); need > len(b.data) {
-		if err := b.grow(max(need, 2*len(b.data))); err != nil {
+		if err := b.grow(max(need, 2*len(b.data)), bytes); err != nil {
 			return 0, err
 		}
+		return len(bytes), nil
 	}
 	b.used += copy(b.data[b.used:], bytes)
 	return len(bytes), nil
@@ -162,11 +164,9 @@ func (b *Buffer) ReadFrom(reader io.Reader) (int64, error) {
 			var n int
 			n, err = reader.Read(probe[:])
 			if n > 0 {
-				if err := b.grow(max(2*len(b.data), b.used+bufferStep)); err != nil {
+				if err := b.grow(max(2*len(b.data), b.used+bufferStep), probe[:]); err != nil {
 					return int64(b.used - before), err
 				}
-				b.data[b.used] = probe[0]
-				b.used++
 			}
 		} else {
 			var n int

@@ -356,6 +356,37 @@ func TestAGroupProcessesATopic(t *testing.T) {
 	})
 }
 
+func TestAReleasedPageAcknowledgesNothing(t *testing.T) {
+	ctx, jobs := context.Background(), topic(t, openLocal(t), "jobs")
+	if _, err := jobs.Append(ctx, []byte("0")); err != nil {
+		t.Fatal(err)
+	}
+	group, err := jobs.Group(ctx, "workers", weir.Shared, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	page, err := group.Claim(ctx, 10)
+	if err != nil || page.Len() != 1 {
+		t.Fatal(page, err)
+	}
+	claim := weir.Record{Item: page.At(0)}.Claimed()
+	page.Release()
+	if _, err := group.Done(ctx, page); !errors.Is(err, weir.ErrBadHandle) {
+		t.Fatal(err)
+	}
+	if lost, err := group.DoneWith(ctx, claim); err != nil || len(lost) != 0 {
+		t.Fatal(lost, err)
+	}
+	// TryClaim returns nil if there is no record.
+	if lost, err := group.Done(ctx, nil); err != nil || len(lost) != 0 {
+		t.Fatal(lost, err)
+	}
+	if info, err := group.Info(ctx); err != nil || info.Lag != 0 {
+		t.Fatal(info, err)
+	}
+}
+
 func TestANegativeTimeOrNumberIsAnError(t *testing.T) {
 	ctx, store := context.Background(), openLocal(t)
 	jobs := topic(t, store, "jobs")
@@ -661,6 +692,39 @@ func TestEveryConsistencyReadsTheSameWithoutACluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestAQueryRejectsAnUnknownKind(t *testing.T) {
+	ctx, store := context.Background(), openLocal(t)
+	topic(t, store, "t")
+	for _, kind := range []weir.RecordKind{0, 7, 31, 32, 40, math.MaxUint32} {
+		topics := weir.TopicsOptions{Topics: []string{"t"}, Kinds: []weir.RecordKind{kind}}
+		if _, err := store.Query(ctx, topics, weir.QueryOptions{}); !errors.Is(err, weir.ErrBadOption) {
+			t.Error(kind, err)
+		}
+	}
+}
+
+func TestTheOptionsOfATopicSetTheStateOfItsProgram(t *testing.T) {
+	ctx, store := context.Background(), openLocal(t)
+	path := filepath.Join(vectors(t, ""), "..", "programs", "prebuilt", "vanilla-memory.wasm")
+	code, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, memory := range []bool{false, true} {
+		topic := store.Topic(fmt.Sprint("memory.", memory))
+		options := &weir.TopicOptions{MemoryState: memory}
+		created, err := topic.Batch(ctx, weir.Intention{Operation: weir.OpCreate, Options: options, Code: code})
+		if err != nil || !created[0].Valid() {
+			t.Fatal(created, err)
+		}
+		// A program that does not export weir_upgrade cannot use the memory of another one.
+		replaced, err := topic.Batch(ctx, weir.Intention{Operation: weir.OpReplace, Code: code})
+		if err != nil || errors.Is(replaced[0].Err(), weir.ErrBadProgram) != memory {
+			t.Fatal(memory, replaced, err)
+		}
+	}
 }
 
 func TestAWriteIsReceivedAndThenCommitted(t *testing.T) {
