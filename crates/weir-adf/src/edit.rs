@@ -4,7 +4,7 @@ use crate::check::check;
 use crate::error::{AdfError, OrgError, OrgErrorKind};
 use crate::options::{ORG_BYTES_MAX, Options};
 use crate::reconcile::document;
-use crate::render::project;
+use crate::render::{project, project_after};
 use crate::text::read;
 use serde_json::Value;
 
@@ -33,14 +33,34 @@ use serde_json::Value;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn from_org(text: &str, base: &Value, options: &Options) -> Result<Value, OrgError> {
+    from_org_all(text, base, &[], options)
+}
+
+/// Converts an org text that combines the texts of several documents.
+/// [`to_org_all`](crate::to_org_all) has written these texts: first that of `base`, then those of
+/// `others`. The text can refer to parts of all documents. Unchanged blocks are those of `base`.
+///
+/// # Errors
+///
+/// As [`from_org`].
+pub fn from_org_all(
+    text: &str,
+    base: &Value,
+    others: &[&Value],
+    options: &Options,
+) -> Result<Value, OrgError> {
     if text.len() > ORG_BYTES_MAX {
         let (bytes, limit) = (text.len(), ORG_BYTES_MAX);
         return Err(OrgErrorKind::TooLarge { bytes, limit }.at(1));
     }
     check(base).map_err(|fault| OrgErrorKind::Base(fault).at(1))?;
-    let projection = project(base, *options);
+    let mut projection = project(base, *options);
     if text == projection.text {
         return Ok(base.clone());
+    }
+    for other in others {
+        check(other).map_err(|fault| OrgErrorKind::Base(fault).at(1))?;
+        projection.table = project_after(other, *options, &projection.table).table;
     }
     let after = read(text, &projection.table, *options)?;
     let edited = document(base, &projection, &after);

@@ -17,6 +17,7 @@
 //! | turn the edited text into a document | [`from_org`] |
 //! | write or read without markup | [`from_plain`], [`to_plain`] |
 //! | merge two edits of one document | [`merge`], [`Merged`] |
+//! | combine the texts of several documents | [`to_org_all`], [`from_org_all`] |
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
@@ -38,13 +39,13 @@ mod shown;
 mod text;
 
 pub use check::{DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, check, parse};
-pub use edit::from_org;
+pub use edit::{from_org, from_org_all};
 pub use error::{AdfError, OrgError, OrgErrorKind};
 pub use merge::{Conflict, Merged, merge};
 pub use opaque::{Opaque, OpaqueKind};
 pub use options::{HEADING_OFFSET_MAX, ORG_BYTES_MAX, ORG_DEPTH_MAX, Options};
 pub use plain::{from_plain, to_plain};
-pub use render::{Org, to_org};
+pub use render::{Org, to_org, to_org_all};
 
 /// Returns a document without content, to use as the base of a new text.
 #[must_use]

@@ -34,11 +34,28 @@ pub(crate) struct Table {
     entries: Vec<Opaque>,
     /// Numbers of marks.
     marks: HashMap<Value, usize>,
+    /// Numbers of the entries of earlier documents.
+    earlier: HashMap<Value, usize>,
 }
 
 impl Table {
+    /// A table with these entries, for a further document. Its parts share the entries of equal
+    /// parts.
+    pub(crate) fn for_next_document(&self) -> Self {
+        let number = |entry: &Opaque| (entry.value.clone(), entry.number);
+        Self {
+            entries: self.entries.clone(),
+            marks: self.marks.clone(),
+            earlier: self.entries.iter().map(number).collect(),
+        }
+    }
+
     /// Adds an entry and returns its number. Equal marks share one entry.
     pub(crate) fn add(&mut self, kind: OpaqueKind, value: &Value) -> usize {
+        let earlier = self.earlier.get(value).and_then(|number| self.get(*number));
+        if let Some(entry) = earlier.filter(|entry| entry.kind == kind) {
+            return entry.number;
+        }
         let number = self.entries.len() + 1;
         if kind == OpaqueKind::Mark {
             if let Some(number) = self.marks.get(value) {

@@ -54,6 +54,24 @@ pub fn to_org(document: &Value, options: &Options) -> Result<Org, AdfError> {
     })
 }
 
+/// Converts documents to org texts whose references have common numbers, so that one text can
+/// combine them. [`from_org_all`](crate::from_org_all) converts the combined text to a document.
+///
+/// # Errors
+///
+/// The error of [`check`] for one of the documents.
+pub fn to_org_all(documents: &[&Value], options: &Options) -> Result<Vec<String>, AdfError> {
+    let mut table = Table::default();
+    let mut texts = Vec::with_capacity(documents.len());
+    for document in documents {
+        check(document)?;
+        let projection = project_after(document, *options, &table);
+        texts.push(projection.text);
+        table = projection.table;
+    }
+    Ok(texts)
+}
+
 /// A text, the parts that it refers to, and the nodes parsed from it: one for each unit of the
 /// document.
 pub(crate) struct Projection {
@@ -75,10 +93,15 @@ enum Attempt {
 
 /// Writes a document that [`check`] accepts.
 pub(crate) fn project(document: &Value, options: Options) -> Projection {
+    project_after(document, options, &Table::default())
+}
+
+/// As [`project`]. `earlier` has the parts of other documents, whose numbers stay.
+pub(crate) fn project_after(document: &Value, options: Options, earlier: &Table) -> Projection {
     let mut last = None;
     for attempt in [Attempt::Plain, Attempt::Separated, Attempt::Stored] {
         let mut writer = Writer {
-            table: Table::default(),
+            table: earlier.for_next_document(),
             options,
         };
         let text = writer.document(document, attempt);

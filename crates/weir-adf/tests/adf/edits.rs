@@ -2,7 +2,9 @@
 
 use crate::{doc, marked, paragraph, text};
 use serde_json::{Value, json};
-use weir_adf::{Options, empty, from_org, from_plain, merge, to_org, to_plain};
+use weir_adf::{
+    Options, empty, from_org, from_org_all, from_plain, merge, to_org, to_org_all, to_plain,
+};
 
 /// Edits the text of a document.
 fn edit(document: &Value, from: &str, to: &str) -> Value {
@@ -47,6 +49,30 @@ fn only_the_changed_block_differs() {
     let moved = edit(&document, "a\n\n{{{adf(1)}}}", "{{{adf(1)}}}\n\na");
     assert_eq!(moved["content"][0], unknown());
     assert_eq!(moved["content"][1]["content"], json!([text("a")]));
+}
+
+/// A person combines the two sides of a conflict. Each reference still means its own part.
+#[test]
+fn the_texts_of_several_documents_can_be_combined() {
+    let node = |name: &str| json!({ "type": "futureNode", "attrs": { "name": name } });
+    let line = |words: &str| paragraph(json!([text(words)]));
+    let theirs = doc(json!([node("theirs"), line("their line"), unknown()]));
+    let mine = doc(json!([line("my line"), unknown()]));
+    let before = doc(json!([node("gone"), unknown()]));
+    let options = Options::default();
+    let texts = to_org_all(&[&theirs, &mine, &before], &options).unwrap();
+    let single = to_org(&theirs, &options).unwrap().text;
+    assert_eq!(texts[0], single);
+    assert_eq!(texts[1], "my line\n\n{{{adf(2)}}}\n");
+    assert_eq!(texts[2], "{{{adf(3)}}}\n\n{{{adf(2)}}}\n");
+    let convert = |text: &str| from_org_all(text, &theirs, &[&mine, &before], &options);
+    assert_eq!(convert(&texts[0]).unwrap(), theirs);
+    assert_eq!(convert(&texts[1]).unwrap(), mine);
+    assert_eq!(convert(&texts[2]).unwrap(), before);
+    let both = convert("{{{adf(1)}}}\n\nmy line\n\n{{{adf(3)}}}\n").unwrap();
+    let parts = json!([node("theirs"), line("my line"), node("gone")]);
+    assert_eq!(both, doc(parts));
+    assert!(convert("{{{adf(4)}}}\n").is_err());
 }
 
 #[test]
