@@ -145,6 +145,29 @@ pub struct FieldConflict {
     pub theirs: Value,
 }
 
+impl FieldConflict {
+    /// The documents at the site, of the edit, and before the edit; `empty` for an empty value.
+    /// `None` if the values are not rich text.
+    pub(crate) fn documents<'v>(&'v self, empty: &'v Value) -> Option<[&'v Value; 3]> {
+        let values = [&self.theirs, &self.mine, &self.base];
+        let is_rich = values
+            .iter()
+            .all(|value| value.is_null() || is_document(value));
+        let is_empty = values.iter().all(|value| value.is_null());
+        (is_rich && !is_empty)
+            .then(|| values.map(|value| if value.is_null() { empty } else { value }))
+    }
+
+    /// The texts at the site, of the edit, and before the edit, whose references have common
+    /// numbers. `None` if the values are not rich text, or not valid.
+    fn rich_texts(&self) -> Option<[String; 3]> {
+        let empty = weir_adf::empty();
+        let documents = self.documents(&empty)?;
+        let texts = weir_adf::to_org_all(&documents, &weir_adf::Options::default());
+        texts.ok()?.try_into().ok()
+    }
+}
+
 /// The part of a worklog that can be changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
@@ -546,10 +569,13 @@ impl Op {
     }
 
     /// The three texts of a conflict for a manual merge: base, local, remote. Rich text is returned
-    /// as org.
+    /// as org. A merged text can combine references of all three.
     pub fn conflict_texts(&self, field: &str) -> Option<[String; 3]> {
         let found = self.conflicts.iter().find(|part| part.field == field)?;
-        Some([&found.base, &found.mine, &found.theirs].map(text))
+        Some(match found.rich_texts() {
+            Some([theirs, mine, base]) => [base, mine, theirs],
+            None => [&found.base, &found.mine, &found.theirs].map(text),
+        })
     }
 }
 

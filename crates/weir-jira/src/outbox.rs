@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::client::Deployment;
 use crate::error::{JiraError, Result};
-use crate::meta::{self, FieldInfo};
+use crate::meta::{self, FieldInfo, FieldKind};
 use crate::op::{self, Action, FieldEdit, Op, SetEdit, State, Work};
 use crate::overlay::{self, Overlay};
 use crate::replica::{Change, Replica};
@@ -947,8 +947,12 @@ impl<'a> Outbox<'a> {
     fn merged_value(&self, op: &Op, field: &str, text: &str) -> Result<Value> {
         let conflict = op.conflicts.iter().find(|part| part.field == field);
         let theirs = conflict.map(|part| part.theirs.clone()).unwrap_or_default();
+        let empty = weir_adf::empty();
+        let documents = conflict.and_then(|part| part.documents(&empty));
+        let others = documents.as_ref().map_or(&[][..], |all| &all[1..]);
         if field.starts_with("comment:") {
-            return comment_body(text, &theirs);
+            let body = values::merged_rich(text, &theirs, others);
+            return not_empty(body.map_err(JiraError::Change)?);
         }
         if field.starts_with("worklog:") {
             let text = "choose your worklog or that of the site: they are not merged".to_owned();
@@ -956,7 +960,13 @@ impl<'a> Outbox<'a> {
         }
         let issue = self.show(&op.issue)?;
         let known = meta::fields_of(self.replica, &issue)?;
-        match values::parse(self.replica, meta::field(&known, field)?, text, &theirs)? {
+        let info = meta::field(&known, field)?;
+        if info.kind == FieldKind::Rich {
+            let field = info.id.clone();
+            return values::merged_rich(text, &theirs, others)
+                .map_err(|what| JiraError::Field { field, what });
+        }
+        match values::parse(self.replica, info, text, &theirs)? {
             ParsedValue::Single(value) => Ok(value),
             ParsedValue::Set(_) => Err(JiraError::Change("lists have no conflicts".to_owned())),
         }
@@ -1082,7 +1092,11 @@ fn merge_sets(earlier: &mut SetEdit, later: &SetEdit) {
 
 /// Converts the org text of a comment to rich text that replaces `base`; it cannot be empty.
 fn comment_body(text: &str, base: &Value) -> Result<Value> {
-    let body = values::rich(text, base).map_err(JiraError::Change)?;
+    not_empty(values::rich(text, base).map_err(JiraError::Change)?)
+}
+
+/// The body of a comment, which cannot be empty.
+fn not_empty(body: Value) -> Result<Value> {
     if body.is_null() {
         return Err(JiraError::Change("a comment cannot be empty".to_owned()));
     }

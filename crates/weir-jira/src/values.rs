@@ -123,6 +123,15 @@ fn parse_one(
 
 /// Converts org text to rich text that replaces `current`.
 pub(crate) fn rich(text: &str, current: &Value) -> std::result::Result<Value, String> {
+    merged_rich(text, current, &[])
+}
+
+/// As [`rich`], for a text that can also refer to parts of other documents.
+pub(crate) fn merged_rich(
+    text: &str,
+    current: &Value,
+    others: &[&Value],
+) -> std::result::Result<Value, String> {
     if text.chars().count() > RICH_CHARS_MAX {
         return Err(format!("it is longer than {RICH_CHARS_MAX} characters"));
     }
@@ -138,7 +147,8 @@ pub(crate) fn rich(text: &str, current: &Value) -> std::result::Result<Value, St
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
-    weir_adf::from_org(text, base, &weir_adf::Options::default()).map_err(|error| error.to_string())
+    weir_adf::from_org_all(text, base, others, &weir_adf::Options::default())
+        .map_err(|error| error.to_string())
 }
 
 fn choice(info: &FieldInfo, kind: &FieldKind, text: &str) -> Result<Value> {

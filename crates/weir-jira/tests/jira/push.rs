@@ -671,6 +671,39 @@ fn two_edits_from_one_version_overwrite_nothing() {
     assert_eq!(problem, "changed since this edit began: summary");
 }
 
+/// The text of a conflict refers to parts that org cannot show. Both versions have other numbers of
+/// such parts, and one of them lacks the part of the other one.
+#[test]
+fn a_merged_text_keeps_the_parts_that_it_refers_to() {
+    let part = |name: &str| json!({"type": "extension", "attrs": {"extensionKey": name}});
+    let line = |words: &str| document(&[words])["content"][0].clone();
+    let of = |blocks: &[Value]| json!({"type": "doc", "version": 1, "content": blocks});
+    for theirs in [
+        of(&[part("added"), line("theirs"), part("old")]),
+        of(&[line("theirs")]),
+    ] {
+        let world = pulled();
+        let before = of(&[line("one"), part("old")]);
+        world.edit("AA-1", &json!({"description": before}));
+        world.pull();
+        let outbox = world.outbox();
+        let mine = [text("description", "mine\n\n{{{adf(1)}}}\n")];
+        outbox.edit("AA-1", &mine).unwrap();
+        world.edit("AA-1", &json!({"description": theirs}));
+        let report = world.push();
+        assert_eq!(report.conflicts, 1, "{report:?}");
+        let op = outbox.find("1").unwrap();
+        let [_, mine, _] = op.conflict_texts("description").unwrap();
+        outbox
+            .resolve("1", Choice::Mine, Some("description"), Some(&mine))
+            .unwrap();
+        assert_eq!(world.push().sent, 1);
+        let wanted = of(&[line("mine"), part("old")]);
+        let site = world.site_issue("AA-1")["fields"]["description"].clone();
+        assert_eq!(site, wanted);
+    }
+}
+
 /// Two edits of an issue that waits for its creation: the second one does not change the creation,
 /// whether it is queued before the creation or after it.
 #[test]
