@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	// The collector releases dropped objects in its own goroutine.
-	until := time.Now().Add(10 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for weir.OpenHandles() > 1 && time.Now().Before(until) {
 		runtime.GC()
 		runtime.Gosched()

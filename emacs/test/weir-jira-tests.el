@@ -34,8 +34,8 @@
                    :stderr (make-pipe-process
                             :name "weir-jira-sim-stderr" :noquery t :sentinel #'ignore
                             :filter (lambda (_ new) (setq text (concat text new)))))))
-    (weir-tests-until (lambda () (string-match "http://[0-9.:]+" text)))
-    (cons process (match-string 0 text))))
+    (weir-tests-until (lambda () (string-match "\\(http://[0-9.:]+\\)\n" text)))
+    (cons process (match-string 1 text))))
 
 (defmacro weir-jira-tests-with (url options &rest body)
   "Bind URL to the address of a site with OPTIONS around BODY.

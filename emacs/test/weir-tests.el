@@ -373,8 +373,8 @@
                             :filter (lambda (_ new) (setq text (concat text new)))))))
      (unwind-protect
          (progn
-           (weir-tests-until (lambda () (string-match "weir://[0-9.:]+" text)))
-           (let ((,url (match-string 0 text)))
+           (weir-tests-until (lambda () (string-match "\\(weir://[0-9.:]+\\)\n" text)))
+           (let ((,url (match-string 1 text)))
              ,@body))
        (delete-process server)
        (delete-directory directory t))))

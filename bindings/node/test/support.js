@@ -49,7 +49,7 @@ async function startServerProcess(t) {
   let printed = ''
   for await (const part of server.stderr) {
     printed += part
-    const found = /native at (\S+)/.exec(printed)
+    const found = /native at (\S+)\n/.exec(printed)
     if (found) return { address: found[1], server }
   }
   throw new Error(`the server does not print its address: ${printed}`)
