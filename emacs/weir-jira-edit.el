@@ -452,6 +452,12 @@ EDITED is the value of `weir-jira--edited-text'."
   (interactive)
   (dired (weir-jira--draft-directory)))
 
+(defun weir-jira--outdated (draft)
+  "Return DRAFT with references that are errors.
+They refer to numbered parts of an earlier text.  In the present text, the
+numbers can be those of other parts."
+  (replace-regexp-in-string "{{{adf(\\([0-9]\\{1,6\\}[^0-9]\\)" "{{{adf(9000000\\1" draft))
+
 (defun weir-jira--draft (edited text)
   "Offer the draft of EDITED, whose text is TEXT now; return the text to edit.
 The result is nil if there is no draft or the user does not want it.  If
@@ -475,7 +481,7 @@ the text has changed since the draft began, the result has both as a conflict."
           nil)
          ((equal file present) draft)
          (t
-          (let ((both (weir-jira--marked nil draft text))
+          (let ((both (weir-jira--marked nil (weir-jira--outdated draft) text))
                 (coding-system-for-write weir-jira--draft-coding))
             ;; A file has the draft at any time.
             (write-region both nil present nil 'silent)

@@ -428,6 +428,20 @@ Changes of the same issue may become one operation."
       (should (equal (with-current-buffer (window-buffer) (buffer-string)) ""))
       (should-not (weir-jira-edit-tests-drafts)))))
 
+(ert-deftest weir-jira-edit-tests-a-draft-refers-to-no-part-of-a-newer-text ()
+  (let ((weir-jira-directory (make-temp-file "weir-jira" t))
+        (edited '("site" . "AA-1")))
+    (unwind-protect
+        (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+          (make-directory (weir-jira--draft-directory) t)
+          (write-region "mine {{{adf(1)}}} {{{adf(12,red)}}}" nil
+                        (weir-jira--draft-file edited "old") nil 'silent)
+          (dolist (present '("new {{{adf(1)}}}" "newer {{{adf(1)}}}"))
+            (let ((both (weir-jira--draft edited present)))
+              (should (string-search "mine {{{adf(90000001)}}} {{{adf(900000012,red)}}}\n" both))
+              (should (string-search (concat "=======\n" present "\n") both)))))
+      (delete-directory weir-jira-directory t))))
+
 ;; Two buffers of one text share the file of its draft.
 (ert-deftest weir-jira-edit-tests-the-draft-of-another-buffer-is-kept ()
   (weir-jira-tests-with url '("--issues" "5")
