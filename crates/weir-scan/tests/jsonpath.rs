@@ -192,6 +192,21 @@ fn expressions_have_limits() {
     complex(&wide.join("&&"));
 }
 
+/// The last patterns are compiled for each evaluation.
+#[cfg_attr(miri, ignore = "compiles 100 patterns with safe code alone")]
+#[test]
+fn many_large_patterns_are_evaluated() {
+    let many = vec!["match(@.a, 'b(a?){400}')"; 100].join("||");
+    let filter = Filter::parse(&format!("{many} || match(@.a, 'x[0-9]\\\\.')")).unwrap();
+    for (item, expected) in [
+        (&br#"{"a":"x1."}"#[..], true),
+        (br#"{"a":"x1,"}"#, false),
+        (br#"{"a":"ba"}"#, true),
+    ] {
+        assert_eq!(filter.matches(item, &()), Ok(expected));
+    }
+}
+
 #[test]
 fn deep_data_is_evaluated_without_recursion() {
     let levels = if cfg!(miri) { 40 } else { 500 };

@@ -69,7 +69,8 @@ pub(super) enum Logical {
 pub(super) enum Pattern {
     /// A literal; `None` if it is not a regular expression, so nothing matches.
     Fixed(Option<Regex>),
-    /// A value from the data or a binding, compiled for each evaluation.
+    /// A value from the data or a binding, or a literal after many others, compiled for each
+    /// evaluation.
     Computed(Operand),
 }
 

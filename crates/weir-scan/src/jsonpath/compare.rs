@@ -25,7 +25,7 @@ pub(super) enum ComparedValue<'a> {
 const BYTES_READ: usize = 8;
 
 impl ComparedValue<'_> {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Nothing => 0,
             Self::Json(json) => json.len(),

@@ -337,7 +337,7 @@ impl<'a> Evaluation<'a> {
                     Pattern::Computed(operand) => {
                         let pattern = self.operand(operand, current);
                         // Charges for reading the pattern.
-                        if self.spend(pattern.json().len() * COMPILE).is_break() {
+                        if self.spend(pattern.bytes() * COMPILE).is_break() {
                             return false;
                         }
                         let Some(pattern) = pattern.text() else {

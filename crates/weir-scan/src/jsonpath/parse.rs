@@ -31,6 +31,10 @@ const WALKS_MAX: u32 = 4;
 /// Limit on selectors in one pair of brackets.
 const SELECTORS_MAX: usize = 1024;
 
+/// Work of compilation after which literal patterns are compiled for each evaluation. Compiled
+/// patterns can be a thousand times larger than their text, and live as long as the expression.
+const PATTERN_WORK_MAX: usize = 1 << 17;
+
 /// Limit on parts of one `&&` or `||`.
 const PARTS_MAX: usize = 4096;
 
@@ -96,6 +100,8 @@ struct Parser<'a> {
     params: Names,
     metas: Names,
     patterns: Vec<PatternText>,
+    /// Work of the patterns that were compiled.
+    pattern_work: usize,
 }
 
 /// A parsed operand whose role is not known yet.
@@ -121,6 +127,7 @@ impl<'a> Parser<'a> {
             params: Vec::new(),
             metas: Vec::new(),
             patterns: Vec::new(),
+            pattern_work: 0,
         })
     }
 
@@ -537,7 +544,7 @@ impl<'a> Parser<'a> {
                     Operand::Text(pattern) => {
                         self.patterns
                             .push(PatternText::Fixed(pattern.as_ref().into()));
-                        Pattern::Fixed(Regex::parse(&pattern))
+                        self.literal_pattern(pattern)
                     }
                     other => {
                         if let Operand::Param(name) = &other {
@@ -553,6 +560,15 @@ impl<'a> Parser<'a> {
                 })
             }
         })
+    }
+
+    /// Compiles a pattern, unless the compiled patterns are too large already.
+    fn literal_pattern(&mut self, pattern: Box<str>) -> Pattern {
+        if self.pattern_work < PATTERN_WORK_MAX {
+            Pattern::Fixed(Regex::parse_counted(&pattern, &mut self.pattern_work))
+        } else {
+            Pattern::Computed(Operand::Text(pattern))
+        }
     }
 }
 
@@ -600,4 +616,27 @@ fn singular(segments: &[Segment]) -> Option<Path> {
     };
     let steps: Option<Vec<Step>> = segments.iter().map(step).collect();
     Path::new(steps?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Logical, Pattern, filter};
+
+    #[test]
+    fn the_size_of_compiled_patterns_is_limited() {
+        // 801 steps.
+        let text = vec!["match(@.a, '(a?){400}')"; 100].join("||");
+        let Ok(Logical::Any(parts)) = filter(&text).map(|parsed| parsed.expression) else {
+            return assert_eq!(text, "an expression");
+        };
+        let is_compiled = |part: &&Logical| {
+            let Logical::Regex { pattern, .. } = part else {
+                return false;
+            };
+            matches!(pattern, Pattern::Fixed(Some(_)))
+        };
+        assert_eq!(parts.len(), 100);
+        let compiled = parts.iter().filter(is_compiled).count();
+        assert!((1..=21).contains(&compiled), "{compiled}");
+    }
 }

@@ -115,7 +115,7 @@ impl Node {
 
 impl Regex {
     /// Parses an expression. `None` if the text is not an expression of RFC 9485, or is too large.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         Self::parse_counted(text, &mut 0)
     }
 
