@@ -25,6 +25,11 @@ const FOLDER: &str = "xtask/durable-streams";
 const TEST: &str = "suite.test.js";
 /// Seconds after which the suite is killed; it takes about 35.
 const SECONDS_MAX: u64 = 300;
+/// Time limit of a test, in milliseconds. The default is 5 s, of which some tests sleep three.
+const TIMEOUT: &str = "--testTimeout=60000";
+/// How often a failed test is repeated. Several tests expect that less than a second passes between two
+/// of their requests, for example before a stream with a TTL of one second expires.
+const RETRIES: &str = "--retry=2";
 /// Origin of the requests of the suite, which the server must allow.
 const ORIGIN: &str = "https://example.com";
 /// Tests of an optional extension, webhooks. Weir does not support it, and the suite skips them by
@@ -55,7 +60,7 @@ pub(crate) fn run(report_verdict: ReportVerdict<'_>) -> anyhow::Result<()> {
     let mut suite = Command::new(&node);
     suite
         .arg(tool.join("node_modules/vitest/vitest.mjs"))
-        .args(["run", "--reporter=json", "--outputFile"])
+        .args(["run", "--reporter=json", TIMEOUT, RETRIES, "--outputFile"])
         .arg(&report)
         .arg(TEST)
         .current_dir(&tool)
