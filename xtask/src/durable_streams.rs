@@ -27,8 +27,8 @@ const TEST: &str = "suite.test.js";
 const SECONDS_MAX: u64 = 300;
 /// Time limit of a test, in milliseconds. The default is 5 s, of which some tests sleep three.
 const TIMEOUT: &str = "--testTimeout=60000";
-/// How often a failed test is repeated. Several tests expect that less than a second passes between two
-/// of their requests, for example before a stream with a TTL of one second expires.
+/// How often a failed test is repeated. Several tests expect that less than a second passes between
+/// two of their requests, for example before a stream with a TTL of one second expires.
 const RETRIES: &str = "--retry=2";
 /// Origin of the requests of the suite, which the server must allow.
 const ORIGIN: &str = "https://example.com";
