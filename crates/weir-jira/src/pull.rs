@@ -69,7 +69,7 @@ const GONE_PART: usize = 5;
 /// Options of a pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
-    /// Keys of the projects; empty: all that the account can see.
+    /// Keys of the projects, in letters of either case; empty: all that the account can see.
     pub projects: Vec<String>,
     /// Milliseconds before the watermark at which a pull begins, and before their times at which
     /// the feeds of worklogs begin. Covers the lag of the index, the minute precision of JQL, and
@@ -260,7 +260,9 @@ impl<'a> Pull<'a> {
         let all = self.replica.projects()?.into_iter();
         let all = all.filter(|(_, value)| value["visible"] == true);
         let all = all.map(|(id, value)| (id, text(&value["project"]["key"])));
-        let fits = |key: &String| wanted.is_empty() || wanted.contains(key);
+        let fits = |key: &String| {
+            wanted.is_empty() || wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(key))
+        };
         Ok(all.filter(|(_, key)| fits(key)).collect())
     }
 
@@ -269,8 +271,12 @@ impl<'a> Pull<'a> {
     /// the list was just read. Returns whether it was read.
     fn read_new_projects(&mut self, is_listed: bool) -> Result<bool> {
         let mut wanted = self.selected_projects()?;
-        let known: BTreeSet<&String> = wanted.values().collect();
-        let reads = !is_listed && self.options.projects.iter().any(|key| !known.contains(key));
+        let is_unknown = |key: &String| {
+            wanted
+                .values()
+                .all(|known| !known.eq_ignore_ascii_case(key))
+        };
+        let reads = !is_listed && self.options.projects.iter().any(is_unknown);
         if reads {
             self.projects()?;
             wanted = self.selected_projects()?;

@@ -176,6 +176,32 @@ fn an_added_project_is_read_from_its_first_change() {
     assert_eq!((report.requests, report.writes), (1, 0), "{report:?}");
 }
 
+/// The keys of projects in the settings can have small letters, as in a query.
+#[test]
+fn keys_of_projects_can_have_small_letters() {
+    let world = World::new(small());
+    let pull = |projects: &[&str], census: bool| {
+        let options = PullOptions {
+            projects: projects.iter().map(|key| (*key).to_owned()).collect(),
+            census,
+            ..world.options()
+        };
+        pull(&world.client, &world.replica, &options).unwrap()
+    };
+    pull(&["aa"], false);
+    world.advance(3_600_000);
+    world.edit("AA-1", &json!({"summary": "the watermark advances"}));
+    pull(&["aa"], false);
+    // The added project is read from its first change.
+    pull(&["aa", "bb"], false);
+    world.converged();
+    let body = json!({"issue": "AA-2"});
+    world.sim.control("POST", "/_sim/delete", &body);
+    assert_eq!(pull(&["aa", "bb"], true).gone, 1);
+    world.converged();
+    assert_eq!(pull(&["aa", "bb"], false).requests, 1);
+}
+
 #[test]
 fn a_shown_text_has_no_control_characters() {
     for text in ["red\u{1b}[31m", "\u{9b}31mred\u{7}"] {
