@@ -3,7 +3,7 @@
 
 const native = require('./native.js')
 const { abortable, call, settle } = require('./errors.js')
-const { big, bytes, maybeBytes, scalar, settings, PageBuffers } = require('./values.js')
+const { big, bytes, known, maybeBytes, scalar, settings, PageBuffers } = require('./values.js')
 
 /** Size in bytes above which a page is scanned in another thread. */
 const LARGE = 256 << 10
@@ -35,8 +35,14 @@ function fields(options) {
   }
 }
 
+const SOURCE_OPTIONS = [
+  'name', 'ordinal', 'shape', 'level', 'first', 'sorted', 'trustOrder', 'stable', 'tie', 'meta', 'bound', 'partial',
+]
+
 /** Converts the options of a source for the native module. */
-function source({ name, ordinal, first, meta, bound, ...rest }) {
+function source(options) {
+  known(options, SOURCE_OPTIONS, 'a source')
+  const { name, ordinal, first, meta, bound, ...rest } = options
   return {
     ...rest,
     name: maybeBytes(name, 'name'),
@@ -168,7 +174,8 @@ class Query {
       const { number } = step.needs[0].source
       if (!fetch) call(() => this.#inner.missingPageError(number, false))
       const before = this.#advanced
-      const all = () => Promise.all(step.needs.map((need) => fetch(need, { signal })))
+      // Asynchronous, so that one that throws leaves no promise of the others unhandled.
+      const all = () => Promise.all(step.needs.map(async (need) => fetch(need, { signal })))
       const fetched = await abortable(signal, all)
       for (const [at, found] of fetched.entries()) {
         if (!found) continue

@@ -4,7 +4,9 @@
 const { fileURLToPath } = require('node:url')
 const native = require('./native.js')
 const { abortable, call, settle, StoreError } = require('./errors.js')
-const { big, bytes, content, maybeBytes, settings, record, Record, RecordPage, Page } = require('./values.js')
+const {
+  big, bytes, content, known, maybeBytes, needed, settings, record, Record, RecordPage, Page,
+} = require('./values.js')
 const { fields } = require('./query.js')
 
 /** Milliseconds for which a listener occupies a thread before other calls may use it. */
@@ -55,8 +57,26 @@ const expect = {
 
 const COMPACTIONS = { __proto__: null, off: 0n, latest: 1n }
 
+/** The fields of an intention, by its kind. */
+const OP_FIELDS = {
+  __proto__: null,
+  put: ['kind', 'key', 'value', 'expect', 'meta'],
+  delete: ['kind', 'key', 'expect', 'meta'],
+  transaction: ['kind', 'steps', 'expect', 'meta'],
+  create: ['kind', 'options', 'expect', 'meta'],
+  alter: ['kind', 'options', 'expect', 'meta'],
+  destroy: ['kind', 'expect', 'meta'],
+  replace: ['kind', 'program', 'value', 'expected', 'expect', 'meta'],
+}
+
+/** The conditions that have a number. */
+const NUMBERED = ['keyOffset', 'topicOffset', 'topicAbsentOr', 'incarnation']
+
 /** Converts an intention for the native module. */
 function toNative(topic, op) {
+  const names = OP_FIELDS[op.kind]
+  // The native module rejects an unknown kind.
+  if (names) known(op, names, op.kind)
   const { holdForGroups, program, args, compaction, ...numbers } = op.options ?? {}
   const numeric = settings(numbers)
   if (compaction !== undefined && compaction !== null) {
@@ -67,13 +87,13 @@ function toNative(topic, op) {
   return {
     kind: op.kind,
     topic,
-    key: maybeBytes(op.key, 'key'),
+    key: op.kind === 'put' || op.kind === 'delete' ? bytes(op.key, 'key') : undefined,
     value: op.kind === 'put' ? content(op.value, 'value') : maybeBytes(op.value ?? args, 'args'),
     meta: maybeBytes(op.meta, 'meta'),
     expect: op.expect?.map((one) => ({
       kind: one.kind,
       key: maybeBytes(one.key, 'key'),
-      number: big(one.number),
+      number: NUMBERED.includes(one.kind) ? needed(one.number, one.kind) : undefined,
     })),
     steps: op.steps?.map((step) => toNative('', step)),
     settings: numeric,
@@ -83,10 +103,15 @@ function toNative(topic, op) {
   }
 }
 
-/** The position at which reading, or a group, starts. */
-function start(options, fallback) {
+const POSITION = ['position', 'after', 'last', 'timeMs', 'end', 'start']
+const GROUP_OPTIONS = ['leaseMs', 'attempts', 'pending', 'deadLetters', 'member', 'existing']
+const CONNECT_OPTIONS = ['token', 'authority', 'agent', 'connectTimeoutMs', 'patienceMs', 'received']
+
+/** The position at which reading, or a group, starts. The options may also have the names of `others`. */
+function start(options, fallback, others = [], what = 'a position') {
   if (typeof options !== 'object') return { kind: 'position', text: String(options) }
-  const names = ['position', 'after', 'last', 'timeMs', 'end', 'start'].filter(
+  known(options, [...POSITION, ...others], what)
+  const names = POSITION.filter(
     (name) => options[name] !== undefined && options[name] !== null && options[name] !== false,
   )
   if (names.length > 1) throw new TypeError(`there is one position, not ${names.join(' and ')}`)
@@ -185,7 +210,7 @@ class Topic {
     }
   }
   async *pages(options = {}) {
-    const from = start(options, 'start')
+    const from = start(options, 'start', ['signal'], 'a read')
     const reader = await this.#store._run((inner) => inner.reader(this.name, from, false))
     for (;;) {
       options.signal?.throwIfAborted()
@@ -198,7 +223,7 @@ class Topic {
     for await (const page of this.pages(options)) yield* page
   }
   async *listen(options = {}) {
-    const from = start(options, 'end')
+    const from = start(options, 'end', ['signal', 'timeoutMs'], 'a listener')
     const reader = await this.#store._run((inner) => inner.reader(this.name, from, true))
     for (;;) {
       const step = (remaining) => this.#store._run(() => reader.next(remaining))
@@ -224,7 +249,8 @@ class Topic {
       if (Object.keys(options).length > 0) throw new TypeError('the options of a group are one object')
       return this.group(name, 'shared', mode ?? {})
     }
-    const setup = { ...options, name, mode, from: start(options, 'start') }
+    const from = start(options, 'start', GROUP_OPTIONS, 'a group')
+    const setup = { ...options, name, mode, from }
     return new Group(await this.#store._run((inner) => inner.group(this.name, setup)), name)
   }
   groups() {
@@ -380,10 +406,12 @@ class Store {
   }
   static async open(path, { durability, intervalMs, create, orConnect, program, ...numbers } = {}) {
     const nativeOptions = { durability, intervalMs, create, orConnect, program, settings: settings(numbers) }
-    const directory = path instanceof URL ? fileURLToPath(path) : String(path)
+    if (typeof path !== 'string' && !(path instanceof URL)) throw new TypeError(`path is a string or a URL, not ${path}`)
+    const directory = path instanceof URL ? fileURLToPath(path) : path
     return new Store(await settle(() => native.open(directory, nativeOptions)))
   }
   static async connect(url, { identity, ...options } = {}) {
+    known(options, CONNECT_OPTIONS, 'a connection')
     const nativeOptions = { ...options, certificate: identity?.[0], key: identity?.[1] }
     return new Store(await settle(() => native.connect(String(url), nativeOptions)))
   }

@@ -69,6 +69,19 @@ const maybeBytes = (data, what) => (data === undefined || data === null ? undefi
 /** A number as `bigint`, or undefined. */
 const big = (value) => (value === undefined || value === null ? undefined : BigInt(value))
 
+/** A number that must not be absent, as `bigint`. */
+function needed(value, what) {
+  if (value === undefined || value === null) throw new TypeError(`${what} is a number, not ${value}`)
+  return BigInt(value)
+}
+
+/** Rejects options with other names, which would be ignored. */
+function known(options, names, what) {
+  for (const name of Object.keys(options)) {
+    if (!names.includes(name)) throw new TypeError(`${what} has no option ${name}`)
+  }
+}
+
 /** Converts an object of numbers for the native module. */
 function settings(options) {
   return Object.entries(options).map(([name, value]) => {
@@ -423,4 +436,7 @@ class Page {
   }
 }
 
-module.exports = { big, bytes, content, maybeBytes, scalar, settings, record, Record, RecordPage, Item, Page, PageBuffers, QueryError }
+module.exports = {
+  big, bytes, content, known, maybeBytes, needed, scalar, settings,
+  record, Record, RecordPage, Item, Page, PageBuffers, QueryError,
+}

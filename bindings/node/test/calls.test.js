@@ -80,6 +80,31 @@ test('options that would be ignored are errors', async (t) => {
   await assert.rejects(store.topic('t').create({ compaction: 'lates' }), /compaction is 'off' or 'latest', not lates/)
   const group = await topic.group('g')
   await assert.rejects(group.claim(0), { code: 'BAD_OPTION', message: /max is 0/ })
+  const rejected = (call, text) => assert.rejects(call, { name: 'TypeError', message: text })
+  await rejected(topic.put('k', 'v', { expects: [weir.expect.keyAbsent()] }), 'put has no option expects')
+  await rejected(topic.transaction([{ ...weir.del('k'), if: 1 }]), 'delete has no option if')
+  await rejected(collect(topic.records({ offset: 1 })), 'a read has no option offset')
+  await rejected(collect(topic.tail({ timeout: 1 })), 'a listener has no option timeout')
+  await rejected(topic.group('other', { lease: 1 }), 'a group has no option lease')
+  await rejected(group.reset({ offset: 1 }), 'a position has no option offset')
+  await rejected(weir.connect('weir://127.0.0.1:1', { connectTimeout: 1 }), 'a connection has no option connectTimeout')
+  const query = new weir.Query()
+  assert.throws(() => query.addSource({ sort: true }), { name: 'TypeError', message: 'a source has no option sort' })
+})
+
+test('an absent key, number or path is an error', async (t) => {
+  const { topic } = await openStore(t)
+  for (const absent of [undefined, null]) {
+    const rejected = (call, what) => assert.rejects(call, { name: 'TypeError', message: `${what}, not ${absent}` })
+    await rejected(topic.put(absent, 'v'), 'key is a string or bytes')
+    await rejected(topic.delete(absent), 'key is a string or bytes')
+    await rejected(topic.transaction([weir.put(absent, 'v')]), 'key is a string or bytes')
+    for (const condition of [weir.expect.keyOffset(absent), weir.expect.topicOffset(absent)]) {
+      await rejected(topic.put('k', 'v', { expect: [condition] }), `${condition.kind} is a number`)
+    }
+    await rejected(weir.open(absent), 'path is a string or a URL')
+  }
+  assert.deepStrictEqual((await collect(topic.records())).map((record) => record.kind), ['CREATE'])
 })
 
 test('a position of null is absent', async (t) => {

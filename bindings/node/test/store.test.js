@@ -409,6 +409,22 @@ test('a fetch receives the signal, which ends the wait for it', { timeout: 60_00
   await new Promise((resolve) => setImmediate(resolve))
 })
 
+test('a fetch that throws leaves no rejection of the others unhandled', async (t) => {
+  const unhandled = []
+  const note = (error) => unhandled.push(error.message)
+  process.on('unhandledRejection', note)
+  t.after(() => process.off('unhandledRejection', note))
+  const query = new weir.Query({ order: '$' })
+  for (const name of ['north', 'south']) query.addSource({ name, sorted: true })
+  const fetch = ({ source }) => {
+    if (source.name === 'south') throw new Error('no south')
+    return Promise.reject(new Error('no north'))
+  }
+  await assert.rejects(collect(query.pages(fetch)), { message: /^no (north|south)$/ })
+  await new Promise((resolve) => setImmediate(resolve))
+  assert.deepStrictEqual(unhandled, [])
+})
+
 test('a fetch that enqueues nothing is an error', async () => {
   const idle = async () => {}
   for (const [fetch, message] of [
