@@ -197,9 +197,16 @@ next search for deletions removes them from the replica."
     (let ((waiting (nreverse (weir-jira--site-waiting site))))
       (setf (weir-jira--site-waiting site) nil)
       (dolist (function waiting)
-        (funcall function site)))
+        (weir-jira--call function site)))
     (when (and weir-jira-sync-interval (not (weir-jira--site-read-only site)))
       (weir-jira--send-and-pull site nil))))
+
+(defun weir-jira--call (function site)
+  "Call FUNCTION of a command that waited until SITE was open.
+Its error or quit must not stop other commands that wait, nor the first sync."
+  (condition-case error
+      (funcall function site)
+    ((error quit) (message "Jira: %s" (weir--error-text error)))))
 
 (defun weir-jira--current-site ()
   "Return the open site of the buffer, or signal an error for the user.

@@ -1194,6 +1194,16 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
         (should (= (plist-get (cddr failure) :status) 429))
         (should (= (plist-get (cddr failure) :retry-after) 1200))))))
 
+(ert-deftest weir-jira-tests-a-failed-command-stops-no-other-that-waits ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (let ((name (weir-jira--site-name (weir-jira-tests-pulled url)))
+          (called nil))
+      (weir-jira-close)
+      (weir-jira--open name (lambda (_) (user-error "No such query")))
+      (weir-jira--open name (lambda (_) (signal 'quit nil)))
+      (weir-jira--open name (lambda (site) (setq called site)))
+      (weir-tests-until (lambda () called)))))
+
 (ert-deftest weir-jira-tests-an-opened-replica-is-synced-at-once ()
   (weir-jira-tests-with url '("--issues" "5")
     (let* ((site (weir-jira-tests-pulled url))
