@@ -765,7 +765,8 @@ impl<'a> Outbox<'a> {
         let Some((mut op, found)) = read(self.replica, last.number)? else {
             return Ok(None);
         };
-        if op.state != State::Queued {
+        // A creation or edit that the site may have executed must not change.
+        if op.state != State::Queued || op.may_be_executed() {
             return Ok(None);
         }
         match &mut op.action {
