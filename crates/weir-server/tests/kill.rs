@@ -30,6 +30,8 @@ const ADDRESS: &str = "WEIR_TEST_KILL_ADDRESS";
 /// Variable with the number of cycles.
 const CYCLES: &str = "WEIR_TEST_KILL_CYCLES";
 const WRITERS: u8 = 5;
+/// An address that no other test uses, so that its port is free while no server runs.
+const OWN_ADDRESS: &str = "127.79.0.1:0";
 
 /// The server of the test below, not a separate test.
 #[test]
@@ -103,7 +105,7 @@ fn a_killed_server_neither_loses_nor_duplicates_acknowledged_writes() {
     }
     let cycles = std::env::var(CYCLES).map_or(100, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let (mut server, address) = start(dir.path(), "127.0.0.1:0");
+    let (mut server, address) = start(dir.path(), OWN_ADDRESS);
     let url = format!("weir://{address}");
     let weir = Weir::connect(&url).unwrap();
     for number in 0..WRITERS {

@@ -22,6 +22,8 @@ const DIRECTORY: &str = "WEIR_TEST_STREAMS_DIRECTORY";
 /// Variable with the address of the server.
 const ADDRESS: &str = "WEIR_TEST_STREAMS_ADDRESS";
 const CYCLES: u64 = 20;
+/// An address that no other test uses, so that its port is free while no server runs.
+const OWN_ADDRESS: &str = "127.79.0.2:0";
 
 /// The server of the test below, not a separate test.
 #[test]
@@ -94,7 +96,7 @@ fn a_killed_server_stores_each_write_of_a_producer_once() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let (mut server, address) = start(dir.path(), "127.0.0.1:0");
+    let (mut server, address) = start(dir.path(), OWN_ADDRESS);
     let created = ask(&address, "PUT /ds/a", "Content-Type: text/plain", "").unwrap();
     assert!(created.starts_with("HTTP/1.1 201"), "{created}");
     let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -188,7 +188,7 @@ fn a_canceled_write_counts_until_its_verdict() {
 
 #[test]
 fn a_client_that_grants_no_window_is_disconnected() {
-    let world = with(&[("write_timeout", "200ms")]);
+    let world = with(&[("write_timeout", "1s")]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
     let value = vec![b'x'; 200_000];
     assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", &value).status, 201);
@@ -207,7 +207,7 @@ fn a_client_that_grants_no_window_is_disconnected() {
 
 #[test]
 fn an_idle_client_is_disconnected() {
-    let world = with(&[("idle_timeout", "200ms")]);
+    let world = with(&[("idle_timeout", "1s")]);
     run(async {
         let mut client = Client::connect(&world, WINDOW).await;
         assert_eq!(client.ask(Method::GET, "/healthz", b"").await.0, 200);

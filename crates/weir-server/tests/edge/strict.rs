@@ -224,52 +224,65 @@ fn a_half_closed_client_gets_its_responses() {
 #[test]
 fn slow_clients_are_disconnected() {
     let world = with(&[
-        ("head_timeout", "200ms"),
-        ("idle_timeout", "300ms"),
-        ("body_timeout", "200ms"),
-        ("body_rate_after", "400ms"),
+        ("head_timeout", "2s"),
+        ("idle_timeout", "2s"),
+        ("body_timeout", "1s"),
+        ("body_rate_after", "2s"),
     ]);
     assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
-    // A silent client gets no response.
-    assert!(world.client().is_closed());
-    let mut client = world.client();
-    client.send(&request("GET /healthz", "", b""));
-    assert_eq!(client.reply(false).status, 200);
-    assert!(client.is_closed(), "idle after a request");
-    // Half a head, and a head that arrives byte by byte.
-    let mut client = world.client();
-    client.send(b"GET /healthz HTTP/1.1\r\nHost: local");
-    assert_eq!(client.reply(false).status, 408);
-    assert!(client.is_closed());
-    let mut client = world.client();
-    send_slowly(
-        &mut client,
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: ",
-    );
-    assert_eq!(client.reply(false).status, 408);
-    // The first bytes of HTTP/2, one by one.
-    let mut client = world.client();
-    let pause = std::time::Duration::from_millis(50);
-    for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" {
-        client.stream.set_read_timeout(Some(pause)).unwrap();
-        drop(std::io::Read::read(&mut client.stream, &mut [0]));
-        // The server may have closed the connection already.
-        drop(std::io::Write::write(&mut client.stream, &[*byte]));
-    }
-    let wait = Some(crate::client::TEST_TIMEOUT);
-    client.stream.set_read_timeout(wait).unwrap();
-    assert!(client.is_closed());
-    // Half a body, and a body that arrives byte by byte.
     let head =
         b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
-    let mut client = world.client();
-    client.send(head);
-    client.send(b"123");
-    assert_eq!(client.reply(false).status, 408);
-    let mut client = world.client();
-    send_slowly(&mut client, head);
-    assert_eq!(client.reply(false).status, 408);
-    assert!(client.is_closed());
+    // The clients wait at the same time, so that the limits can be long.
+    let clients: [fn(Client, &[u8]); 7] = [
+        // A silent client gets no response.
+        |mut client, _| assert!(client.is_closed()),
+        |mut client, _| {
+            client.send(&request("GET /healthz", "", b""));
+            assert_eq!(client.reply(false).status, 200);
+            assert!(client.is_closed(), "idle after a request");
+        },
+        // Half a head, and a head that arrives byte by byte.
+        |mut client, _| {
+            client.send(b"GET /healthz HTTP/1.1\r\nHost: local");
+            assert_eq!(client.reply(false).status, 408);
+            assert!(client.is_closed());
+        },
+        |mut client, _| {
+            let first = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: ";
+            send_slowly(&mut client, first);
+            assert_eq!(client.reply(false).status, 408);
+        },
+        // The first bytes of HTTP/2, one by one.
+        |mut client, _| {
+            let pause = std::time::Duration::from_millis(150);
+            for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" {
+                client.stream.set_read_timeout(Some(pause)).unwrap();
+                drop(std::io::Read::read(&mut client.stream, &mut [0]));
+                // The server may have closed the connection already.
+                drop(std::io::Write::write(&mut client.stream, &[*byte]));
+            }
+            let wait = Some(crate::client::TEST_TIMEOUT);
+            client.stream.set_read_timeout(wait).unwrap();
+            assert!(client.is_closed());
+        },
+        // Half a body, and a body that arrives byte by byte.
+        |mut client, head| {
+            client.send(head);
+            client.send(b"123");
+            assert_eq!(client.reply(false).status, 408);
+        },
+        |mut client, head| {
+            send_slowly(&mut client, head);
+            assert_eq!(client.reply(false).status, 408);
+            assert!(client.is_closed());
+        },
+    ];
+    std::thread::scope(|threads| {
+        for run in clients {
+            let client = world.client();
+            threads.spawn(move || run(client, head));
+        }
+    });
     assert_eq!(world.store.topic("t").unwrap().last.0, 1);
     let metrics = world.ask("GET /metrics", "", b"");
     assert!(

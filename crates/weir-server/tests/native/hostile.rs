@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
 use weir_core::{ClientId, ErrorCode, Intention, Operation, Outcome, TopicOptions};
-use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
-use weir_server::Rate;
+use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet, PushdownQuery};
+use weir_server::{Rate, Size};
 
 use crate::hold::BlockedThread;
 use crate::peer::{CLIENT, Peer, TEST_TIMEOUT, World, puts};
@@ -334,8 +334,9 @@ fn a_client_that_sends_a_large_packet_too_slowly_is_disconnected() {
     builder.push(&Intention::new("t", put), &limits).unwrap();
     let (count, items) = (1, builder.items());
     let bytes = Peer::bytes(&Packet::new(Message::Write { count, items }));
-    // The client holds part of the shared budget, and sends nothing more.
-    peer.stream.write_all(&bytes[..1 << 20]).unwrap();
+    // The client holds part of the shared budget, and sends nothing more. The server may close the
+    // connection already while the client sends.
+    drop(peer.stream.write_all(&bytes[..1 << 20]));
     assert!(peer.is_closed());
     // A small packet may arrive slowly, up to the usual deadline.
     let mut small = world.plain();
@@ -400,6 +401,55 @@ fn the_number_of_connections_per_address_is_limited() {
     assert!(second.next().is_some());
 }
 
+/// A listener that follows topic `t`.
+fn listen<'a>() -> Listen<'a> {
+    Listen {
+        topic: "t",
+        after: After::Tail,
+        follow: true,
+        bytes: 1,
+        records: 1,
+        key: None,
+        prefix: None,
+        kinds: 0,
+        reset_earliest: false,
+        query: ListenQuery::default(),
+    }
+}
+
+#[test]
+fn the_queries_of_the_listeners_of_all_connections_are_bounded() {
+    let world = World::with(|config| config.answers_budget = Some(Size(4 << 20)));
+    world.create("t");
+    let ask = |peer: &mut Peer, tag: u8, letters: usize| {
+        let filter = format!("@.a == '{}'", "x".repeat(letters));
+        let mut request = listen();
+        request.query.pushdown = Some(PushdownQuery {
+            filter: filter.as_bytes(),
+            ..PushdownQuery::default()
+        });
+        peer.send(&Packet::tagged(&[tag], Message::Listen(request)));
+        let got = peer.next().unwrap();
+        if matches!(got.packet().message, Message::Listening { .. }) {
+            return None;
+        }
+        got.refusal().code()
+    };
+    let mut greedy = world.plain();
+    for tag in b'a'..b'f' {
+        assert_eq!(ask(&mut greedy, tag, 60_000), None);
+    }
+    let mut other = world.plain();
+    assert_eq!(ask(&mut other, b'a', 60_000), Some(ErrorCode::Busy));
+    assert_eq!(ask(&mut other, b'b', 100), None);
+    drop(greedy);
+    let end = Instant::now() + TEST_TIMEOUT;
+    while let Some(code) = ask(&mut other, b'a', 60_000) {
+        assert_eq!(code, ErrorCode::Busy);
+        assert!(Instant::now() < end, "the memory is not released");
+    }
+}
+
 #[test]
 fn the_texts_of_all_listeners_of_a_connection_are_bounded() {
     let world = World::new();
@@ -407,18 +457,8 @@ fn the_texts_of_all_listeners_of_a_connection_are_bounded() {
     let mut peer = world.plain();
     let key = vec![b'k'; 65_535];
     let listen = |peer: &mut Peer, tag: &str| {
-        let request = Listen {
-            topic: "t",
-            after: After::Tail,
-            follow: true,
-            bytes: 1,
-            records: 1,
-            key: Some(&key),
-            prefix: None,
-            kinds: 0,
-            reset_earliest: false,
-            query: ListenQuery::default(),
-        };
+        let mut request = listen();
+        request.key = Some(&key);
         let listens = Message::Listen(request);
         peer.send(&Packet::tagged(tag.as_bytes(), listens));
         let got = peer.next().unwrap();

@@ -7,7 +7,7 @@ use weir::{
     StoreError, TopicOptions, TxnOp, Weir, WeirError,
 };
 
-use crate::world::{CLIENT, World, put};
+use crate::world::{CLIENT, UNREACHABLE, World, put};
 
 /// Returns the information without the size in bytes, which depends on the timestamps.
 fn sizeless(mut info: weir::TopicInfo) -> weir::TopicInfo {
@@ -192,12 +192,9 @@ fn remote_errors_have_the_types_of_local_errors() {
 
 #[test]
 fn unreachable_and_malformed_addresses_have_their_own_codes() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
     let mut options = ConnectOptions::default();
     options.connect_timeout = Duration::from_millis(200);
-    let error = Weir::connect_with(&format!("weir://{address}"), &options).unwrap_err();
+    let error = Weir::connect_with(&format!("weir://{UNREACHABLE}"), &options).unwrap_err();
     let WeirError::Store(StoreError::Remote { code, .. }) = error else {
         panic!("{error:?}");
     };

@@ -11,7 +11,7 @@ use weir::{ConnectOptions, ConsequenceOffset, ErrorCode, ReadFrom, StoreError, W
 use weir_server::Rate;
 
 use crate::proxy::Proxy;
-use crate::world::{World, put};
+use crate::world::{UNREACHABLE, World, put};
 
 /// The waker of an executor on the test thread.
 struct ChannelWaker(Sender<()>);
@@ -243,14 +243,10 @@ fn a_read_has_the_deadline_of_its_handle() {
 
 #[test]
 fn an_asynchronous_connect_fails_after_its_timeout() {
-    let unreachable = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let mut options = ConnectOptions::default();
     options.connect_timeout = Duration::from_millis(200);
     let error = one(Weir::connect_async(
-        &format!("weir://{unreachable}"),
+        &format!("weir://{UNREACHABLE}"),
         &options,
     ))
     .unwrap_err();

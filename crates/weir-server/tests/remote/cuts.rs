@@ -204,7 +204,7 @@ fn a_second_session_with_an_id_supersedes_the_first_one() {
 fn a_session_fails_while_the_server_is_down_and_continues_afterwards() {
     let mut world = World::new();
     let mut options = ConnectOptions::default();
-    options.patience = Duration::from_millis(300);
+    options.patience = Duration::from_millis(1_300);
     let url = format!("weir://{}", world.address);
     let remote = Weir::connect_with(&url, &options).unwrap();
     remote.topic("t").unwrap().ensure().unwrap();

@@ -343,7 +343,7 @@ fn invalid_queries_are_refused() {
         assert!(
             refuse(&|o| {
                 o.end = TopicEnd::AsOf(weir::IntentionOffset(1 << 40));
-                o.patience = Duration::from_millis(500);
+                o.patience = Duration::from_millis(900);
             })
             .contains("has not reached")
         );

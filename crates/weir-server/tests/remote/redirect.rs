@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir::{ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
 use weir_protocol::{Deframer, Encoder, HelloOk, Listen, Message, Packet, RefusalMessage};
 
-use crate::world::{CLIENT, World, put};
+use crate::world::{CLIENT, UNREACHABLE, World, put};
 
 /// What the script does with a connection: redirects its HELLO to an address, or its first request
 /// after HELLO.
@@ -293,7 +293,7 @@ fn a_cycle_of_hello_redirects_is_followed_slowly_and_ends_with_an_error() {
         }
     });
     let error =
-        Weir::connect_with(&format!("weir://{first}"), &with_patience(400, None)).unwrap_err();
+        Weir::connect_with(&format!("weir://{first}"), &with_patience(1_400, None)).unwrap_err();
     assert_eq!(code(error).0, ErrorCode::Unreachable);
     let hops = seen.lock().unwrap().len();
     assert!((4..40).contains(&hops), "{hops} hops");
@@ -331,12 +331,8 @@ fn a_cycle_of_request_redirects_ends_with_the_patience() {
 #[test]
 fn a_client_redirected_to_an_unreachable_address_returns_and_retries() {
     let world = World::new();
-    let unreachable = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
     let scripts = vec![
-        Script::Hello(format!("weir://{unreachable}")),
+        Script::Hello(format!("weir://{UNREACHABLE}")),
         Script::Hello(format!("weir://{}", world.address)),
     ];
     let (first, seen) = peer(scripts);
@@ -378,17 +374,13 @@ fn a_silent_server_leaves_time_for_the_next_address() {
     );
 
     // The error names each address and its cause.
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let url = format!("weir://{silent},{closed}");
+    let url = format!("weir://{silent},{UNREACHABLE}");
     let mut options = with_patience(30_000, None);
-    options.connect_timeout = Duration::from_millis(1500);
+    options.connect_timeout = Duration::from_millis(2500);
     let (code, text) = code(Weir::connect_with(&url, &options).unwrap_err());
     assert_eq!(code, ErrorCode::Unreachable);
     let silent = format!("weir://{silent} cannot be reached: no answer");
-    let closed = format!("weir://{closed} cannot be reached: Connection refused");
+    let closed = format!("weir://{UNREACHABLE} cannot be reached: Connection refused");
     assert!(text.contains(&silent) && text.contains(&closed), "{text}");
 }
 

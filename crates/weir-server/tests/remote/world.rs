@@ -2,12 +2,17 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use weir::{ClientId, ConsequenceOffset, Durability, Intention, OpenOptions, Operation, Weir};
 use weir_server::{Address, Server, ServerConfig};
 use weir_store::Store;
 
 pub(crate) const CLIENT: ClientId = ClientId([7; 16]);
+/// No server listens at this port, which the system never assigns to a socket by itself.
+pub(crate) const UNREACHABLE: &str = "127.0.0.1:1";
+/// Last byte of the IP address of the next server.
+static NEXT_IP: AtomicU8 = AtomicU8::new(1);
 
 pub(crate) struct World {
     pub(crate) server: Option<Server>,
@@ -31,7 +36,9 @@ impl World {
         };
         let local = Weir::open_with(dir.path(), &options).unwrap();
         let store = local.shared_store().unwrap();
-        let (server, address) = serve(&store, "127.0.0.1:0".parse().unwrap(), change);
+        // An IP address of its own, so that no other socket takes its port during a restart.
+        let ip = [127, 80, 0, NEXT_IP.fetch_add(1, Ordering::Relaxed)];
+        let (server, address) = serve(&store, (ip, 0).into(), change);
         Self {
             server: Some(server),
             store,

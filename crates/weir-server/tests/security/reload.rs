@@ -108,12 +108,13 @@ fn an_invalid_file_changes_nothing_and_is_reported() {
     let world = files.start(|_| {});
     let good = std::fs::read_to_string(world.files.path("identities.toml")).unwrap();
 
-    // The new identities are valid, but the new certificate is not, so neither applies.
+    // The new identities are valid, but the new certificate is not, so neither applies. The
+    // certificate changes first, as the server may check its files between the two.
+    world.files.write("server.pem", "not a certificate");
     let text = format!("{good}\n[[certificate]]\nname = \"x\"\n");
     world
         .files
         .write("identities.toml", &text.replace("all **", "read **"));
-    world.files.write("server.pem", "not a certificate");
     let error = world.server.reload().unwrap_err().to_string();
     assert!(error.contains("server.pem"), "{error}");
     world.audited(&["\"failed\"", "reload", "server.pem"]);
