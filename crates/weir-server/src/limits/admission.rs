@@ -36,6 +36,8 @@ pub(crate) struct Admission {
     pub(crate) bodies: MemoryBudget,
     /// Responses that wait for their readers.
     pub(crate) answers: MemoryBudget,
+    /// Keys and queries of the listeners of all connections of the native port.
+    pub(crate) listeners: MemoryBudget,
     /// HTTP/2 streams in addition to the first one of each connection.
     streams: Arc<AtomicUsize>,
     compiles: Arc<Semaphore>,
@@ -73,6 +75,7 @@ impl Admission {
             costly_claims: Arc::default(),
             bodies: MemoryBudget::new(limits.bodies, limits.small),
             answers: MemoryBudget::new(limits.answers, limits.small),
+            listeners: MemoryBudget::new(limits.answers, limits.small),
             streams: Arc::default(),
             compiles: Arc::new(Semaphore::new(COMPILES_MAX)),
         }

@@ -30,6 +30,9 @@ const SEND_PAGES: usize = 64;
 /// Cost of sending looked-up keys, counted in pages.
 const REPLAY_PAGES: usize = 16;
 
+/// Bytes of memory for each byte of a query: a parsed query is larger than its text.
+const QUERY_MEMORY: usize = 16;
+
 /// The latest values that a `latest` listener gets before new records.
 #[derive(Debug)]
 struct Replay {
@@ -48,8 +51,7 @@ struct Listener {
     number: u64,
     tag: Box<[u8]>,
     topic: Box<str>,
-    /// Bytes of the texts of its request.
-    request_bytes: usize,
+    texts: Texts,
     reader: TopicReader,
     /// Credit in bytes; negative by at most one page.
     bytes: i64,
@@ -68,6 +70,26 @@ struct Listener {
     changed: Option<Changed>,
     /// Whether the listener wants marks.
     marks: bool,
+}
+
+/// The texts of a request that its listener keeps, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Texts {
+    /// The topic and the keys.
+    names: usize,
+    /// The parts of the query.
+    query: usize,
+}
+
+impl Texts {
+    fn bytes(self) -> usize {
+        self.names + self.query
+    }
+
+    /// Bytes of memory that the listener needs for them.
+    fn memory(self) -> usize {
+        self.names + self.query * QUERY_MEMORY
+    }
 }
 
 /// Result of a listener's turn.
@@ -100,6 +122,8 @@ pub(super) struct Listeners {
     newest: u64,
     fetch: Fetch,
     marks: ProgressMarks,
+    /// Covers the texts of all listeners.
+    reservation: Reservation,
 }
 
 impl Listeners {
@@ -117,6 +141,7 @@ impl Listeners {
                 shared.admission.answers.clone(),
             ),
             marks: ProgressMarks::default(),
+            reservation: Reservation::new(&shared.admission.listeners),
         }
     }
 
@@ -130,20 +155,36 @@ impl Listeners {
             .list
             .extract_if(.., |listener| is_removed(&listener.topic));
         let fetch = &mut self.fetch;
-        ended
+        let tags = ended
             .map(|listener| {
                 fetch.cancel(listener.number);
                 listener.tag
             })
-            .collect()
+            .collect();
+        self.release();
+        tags
     }
 
     pub(super) fn has(&self, tag: &[u8]) -> bool {
         self.list.iter().any(|listener| *listener.tag == *tag)
     }
 
-    /// Checks the limits of the connection for one more listener. Returns the bytes of its texts.
-    fn check_limits(&self, listen: &Listen<'_>) -> Result<usize, Refused> {
+    /// Bytes of memory for the texts of all listeners.
+    fn memory(&self) -> usize {
+        self.list
+            .iter()
+            .map(|listener| listener.texts.memory())
+            .sum()
+    }
+
+    /// Releases the memory of listeners that have ended.
+    fn release(&mut self) {
+        let bytes = self.memory();
+        self.reservation.shrink(bytes);
+    }
+
+    /// Checks the limits of the connection for one more listener. Returns its texts.
+    fn check_limits(&self, listen: &Listen<'_>) -> Result<Texts, Refused> {
         let too_large = |text: &str, limit: usize| {
             let mut refused = Refused::new(ErrorCode::TooLarge, text);
             refused.message.limit = Some(limit as u64);
@@ -152,13 +193,13 @@ impl Listeners {
         if self.list.len() >= LISTENERS_MAX {
             return too_large("too many listeners", LISTENERS_MAX);
         }
-        let bytes = request_bytes(listen);
-        let others = self.list.iter().map(|listener| listener.request_bytes);
-        if others.sum::<usize>() + bytes > LISTENERS_BYTES_MAX {
+        let texts = texts(listen);
+        let others = self.list.iter().map(|listener| listener.texts.bytes());
+        if others.sum::<usize>() + texts.bytes() > LISTENERS_BYTES_MAX {
             let text = "the keys and queries of all listeners are too long";
             return too_large(text, LISTENERS_BYTES_MAX);
         }
-        Ok(bytes)
+        Ok(texts)
     }
 
     /// Adds a listener. Returns the response, which has its position. `start` is the position for
@@ -170,7 +211,24 @@ impl Listeners {
         listen: &Listen<'_>,
         start: Option<ConsequenceOffset>,
     ) -> Result<Message<'static>, Refused> {
-        let request_bytes = self.check_limits(listen)?;
+        let texts = self.check_limits(listen)?;
+        if !self.reservation.try_cover(self.memory() + texts.memory()) {
+            return Err(Refused::plain(ErrorCode::Busy));
+        }
+        let added = self.add_reserved(store, tag, listen, texts, start);
+        // The listener may have been refused.
+        self.release();
+        added
+    }
+
+    fn add_reserved(
+        &mut self,
+        store: &Store,
+        tag: &[u8],
+        listen: &Listen<'_>,
+        texts: Texts,
+        start: Option<ConsequenceOffset>,
+    ) -> Result<Message<'static>, Refused> {
         check_latest(listen)?;
         let info = store.topic(listen.topic);
         let (first, last) = info.as_ref().map_or((0, 0), |i| (i.first.0, i.last.0));
@@ -226,7 +284,7 @@ impl Listeners {
             number: self.newest,
             tag: tag.into(),
             topic: listen.topic.into(),
-            request_bytes,
+            texts,
             reader,
             bytes: clamp(listen.bytes),
             records: clamp(listen.records),
@@ -261,6 +319,7 @@ impl Listeners {
         let at = self.list.iter().position(|l| *l.tag == *tag)?;
         let listener = self.list.remove(at);
         self.fetch.cancel(listener.number);
+        self.release();
         Some(listener.reader.position().0)
     }
 
@@ -283,6 +342,7 @@ impl Listeners {
             let message = Message::End { position };
             encoder.encode(&Packet::tagged(&listener.tag, message), &mut out.bytes);
         }
+        self.release();
     }
 
     /// Sends pages of the listeners in turn, until the send buffer is full. Returns whether there
@@ -337,6 +397,7 @@ impl Listeners {
                     progress = true;
                     let listener = self.list.remove(self.next);
                     self.fetch.cancel(listener.number);
+                    self.release();
                 }
             }
         }
@@ -398,10 +459,9 @@ impl Listeners {
     }
 }
 
-/// Bytes of the texts of a request that the listener keeps.
-fn request_bytes(listen: &Listen<'_>) -> usize {
+fn texts(listen: &Listen<'_>) -> Texts {
     let query = &listen.query;
-    let texts = [listen.key, listen.prefix, query.from];
+    let keys = [listen.key, listen.prefix, query.from];
     let query_texts = query.pushdown.iter().flat_map(|query| {
         let PushdownQuery {
             filter,
@@ -413,8 +473,11 @@ fn request_bytes(listen: &Listen<'_>) -> usize {
         } = *query;
         [filter, params, order, group, select]
     });
-    let texts = texts.into_iter().flatten().chain(query_texts);
-    listen.topic.len() + texts.map(<[u8]>::len).sum::<usize>()
+    let keys = keys.into_iter().flatten().map(<[u8]>::len);
+    Texts {
+        names: listen.topic.len() + keys.sum::<usize>(),
+        query: query_texts.map(<[u8]>::len).sum(),
+    }
 }
 
 /// Refuses a query that `latest` does not support, or that only `latest` supports.
