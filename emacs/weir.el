@@ -476,7 +476,7 @@ Return the buffer."
           ('part
            (save-excursion
              (goto-char (point-max))
-             (insert (mapconcat (lambda (text) (concat (weir--one-line text) "\n")) value ""))))
+             (insert (mapconcat (lambda (text) (concat (weir--short-line text) "\n")) value ""))))
           ('done
            (setq weir--follower nil
                  header-line-format
@@ -510,12 +510,22 @@ Return the buffer."
   "Return TEXT without line ends."
   (replace-regexp-in-string "[\n\r]+" " " text))
 
+(defconst weir--line-length 100000
+  "Limit on the characters of a text in a line.
+Emacs 28 blocks for seconds at a line of megabytes.")
+
+(defun weir--short-line (text)
+  "Return TEXT without line ends, and without what `weir--line-length' cuts."
+  (if (<= (length text) weir--line-length)
+      (weir--one-line text)
+    (concat (weir--one-line (substring text 0 weir--line-length)) "…")))
+
 (defun weir--line (record)
   "Return RECORD as a line."
   (pcase-let ((`[,offset ,time ,kind ,key ,value] record))
     (propertize (format "%8d  %s  %-8s %s  %s\n" offset
                         (format-time-string "%F %T" (/ time 1000)) kind
-                        (weir--one-line key) (weir--one-line value))
+                        (weir--one-line key) (weir--short-line value))
                 'weir-record record)))
 
 (defun weir-show-record ()

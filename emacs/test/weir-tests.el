@@ -623,6 +623,19 @@
       (kill-buffer "*weir record*")
       (kill-buffer buffer))))
 
+(ert-deftest weir-tests-a-line-of-a-large-value-is-cut ()
+  (let* ((value (make-string 3000000 ?x))
+         (line (weir--line (vector 7 0 'put "k" value))))
+    (should (< (length line) 101000))
+    (should (string-suffix-p "x…\n" line))
+    ;; The record is whole.
+    (should (equal (aref (get-text-property 0 'weir-record line) 4) value))
+    (with-temp-buffer
+      (weir-query-mode)
+      (weir--query-insert (current-buffer) 'part (list value "short"))
+      (should (< (buffer-size) 101000))
+      (should (string-suffix-p "x…\nshort\n" (buffer-string))))))
+
 (ert-deftest weir-tests-handles-are-freed ()
   (weir-tests-until
    (lambda ()
