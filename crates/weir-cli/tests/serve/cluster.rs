@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -367,6 +368,10 @@ fn an_open_connection_uses_nodes_that_join_later() {
     topic.ensure().unwrap();
     let mut session = client.session(ClientId([9; 16]));
     session.execute(&[put("1")]).unwrap();
+    let native = cluster.nodes[&1].native.trim_start_matches("weir://");
+    let mut connection = TcpStream::connect(native).unwrap();
+    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
+    connection.write_all(b"|\n\n_request_hello\n|\n").unwrap();
     let first = cluster.status(1).unwrap().members[0].peer.clone();
     for directory in ["second", "third"] {
         let peer = free_address();
@@ -383,11 +388,23 @@ fn an_open_connection_uses_nodes_that_join_later() {
     while votes() < 3 {
         assert!(Instant::now() < until, "the nodes do not vote");
     }
-    // A server sends its member list before the responses to later requests.
-    for _ in 0..10 {
-        session.execute(&[put("1")]).unwrap();
-        topic.get("k").unwrap();
+    // The server notifies all connections at once, and sends its members before the responses to
+    // later requests.
+    let members = cluster.status(1).unwrap().members;
+    let addresses = members.iter().flat_map(|member| &member.client);
+    let natives: Vec<_> = addresses
+        .filter_map(|address| address.strip_prefix("weir://"))
+        .collect();
+    assert_eq!(natives.len(), 3, "{members:?}");
+    let mut sent = String::new();
+    while !natives.iter().all(|native| sent.contains(*native)) {
+        let mut part = [0; 4096];
+        let size = connection.read(&mut part).unwrap();
+        assert!(size > 0, "{sent}");
+        sent.push_str(&String::from_utf8_lossy(&part[..size]));
     }
+    session.execute(&[put("1")]).unwrap();
+    topic.get("k").unwrap();
     cluster.kill(1);
     // Both the connection with a session and the connection without one.
     let verdicts = session.execute(&[put("2")]).unwrap();
