@@ -422,8 +422,8 @@ fn prepare(
     Ok(nodes)
 }
 
-/// Chooses three ports for each node. If the system selects the ports, adds the sockets that reserve
-/// them to `reserved`.
+/// Chooses three ports for each node. If the system selects the ports, adds the sockets that
+/// reserve them to `reserved`.
 fn ports(args: &LocalArgs, reserved: &mut Vec<OwnedFd>) -> anyhow::Result<Vec<[u16; 3]>> {
     let what = || format!("cannot create a cluster in {}", args.data.display());
     let (nodes, port) = (args.nodes.unwrap_or(NODES), args.port.unwrap_or(PORT));

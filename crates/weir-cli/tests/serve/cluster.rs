@@ -184,8 +184,8 @@ fn value(
     Ok(found.map(|value| String::from_utf8(value.value().to_vec()).unwrap()))
 }
 
-/// The error of a read that must fail. A node refuses a linear read after 2 s without a majority, and
-/// the client then retries until its patience ends.
+/// The error of a read that must fail. A node refuses a linear read after 2 s without a majority,
+/// and the client then retries until its patience ends.
 pub(crate) fn refusal<T: Debug>(read: impl Fn(Duration) -> Result<T, WeirError>) -> WeirError {
     let mut patience = Duration::from_secs(3);
     loop {
