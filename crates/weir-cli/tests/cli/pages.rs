@@ -1,5 +1,5 @@
 //! Runs the server transcripts of the README and the guide unchanged, except for the ports, which
-//! the kernel selects.
+//! the kernel selects, and the time limit of curl.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Read};
