@@ -142,16 +142,18 @@ FAILED, if it is non-nil, when the change is rejected."
                            '(metadata (category . weir-user))
                          (complete-with-action action people text predicate))))))
 
-(defun weir-jira--field-info (field)
-  "Return the description of FIELD of the issue at point, or nil."
+(defun weir-jira--field-info (field &optional key)
+  "Return the description of FIELD of the issue KEY, or nil.
+KEY is by default the issue at point."
   (cl-find-if (lambda (info)
                 (or (equal (plist-get info :id) field)
                     (equal (downcase (plist-get info :name)) (downcase field))))
-              (weir-jira--offered "fields")))
+              (weir-jira--offered "fields" key)))
 
-(defun weir-jira--read-value (field old &optional info)
-  "Ask for a value of FIELD, now OLD; INFO is the description of the field."
-  (let ((allowed (plist-get (or info (weir-jira--field-info field)) :allowed))
+(defun weir-jira--read-value (field old &optional info key)
+  "Ask for a value of FIELD, now OLD; INFO is the description of the field.
+Without INFO, the field is that of the issue KEY, by default the one at point."
+  (let ((allowed (plist-get (or info (weir-jira--field-info field key)) :allowed))
         (prompt (format "%s: " (if info (plist-get info :name) (capitalize field)))))
     (cond
      ((member field '("assignee" "reporter")) (weir-jira--read-person prompt))
@@ -162,26 +164,31 @@ FAILED, if it is non-nil, when the change is rejected."
 
 ;;;; Changes
 
-(defun weir-jira-set-field (field)
-  "Set FIELD of the issue at point; interactively, the field at point.
+;; A command reads its issues before it asks the user: a sync during the
+;; question can move point to another issue.
+
+(defun weir-jira-set-field (field &optional key)
+  "Set FIELD of the issue KEY; interactively, the field and the issue at point.
 On a comment or worklog, edit the comment or worklog instead."
   (interactive
-   (list (cond
-          ((get-text-property (point) 'weir-jira-comment) 'comment)
-          ((get-text-property (point) 'weir-jira-worklog) 'worklog)
-          ((get-text-property (point) 'weir-jira-field))
-          (t (completing-read "Field: " (mapcar (lambda (info) (plist-get info :id))
-                                                (weir-jira--offered "fields"))
-                              nil t)))))
-  (let ((key (weir-jira--key-or-error))
+   (let ((key (weir-jira--key-or-error)))
+     (list (cond
+            ((get-text-property (point) 'weir-jira-comment) 'comment)
+            ((get-text-property (point) 'weir-jira-worklog) 'worklog)
+            ((get-text-property (point) 'weir-jira-field))
+            (t (completing-read "Field: " (mapcar (lambda (info) (plist-get info :id))
+                                                  (weir-jira--offered "fields" key))
+                                nil t)))
+           key)))
+  (let ((key (or key (weir-jira--key-or-error)))
         (site (weir-jira--changeable)))
     (pcase field
       ('comment (weir-jira-comment-edit (get-text-property (point) 'weir-jira-comment)))
       ('worklog (call-interactively #'weir-jira-worklog-edit))
-      ("status" (call-interactively #'weir-jira-transition))
+      ("status" (apply #'weir-jira-transition (weir-jira--read-transition key (list key))))
       ("description" (weir-jira-edit key))
       (_ (let* ((base (weir-jira--edit-base site key))
-                (value (weir-jira--read-value field (weir--jira-text base field nil))))
+                (value (weir-jira--read-value field (weir--jira-text base field nil) nil key)))
            (weir-jira--change-then site #'ignore "edit" (list key field value) base))))))
 
 (defun weir-jira--read-fields (infos)
@@ -193,29 +200,35 @@ An empty value omits the field."
         (unless (equal value "")
           (setq words (append words (list (plist-get info :id) value))))))))
 
-(defun weir-jira-transition (status &optional comment fields)
-  "Move the issue at point to STATUS; in a list the marked issues.
-Ask for the fields that the transition requires; with a prefix argument,
-ask for all fields of its screen and for a COMMENT.  FIELDS are names and
-values alternately."
-  (interactive
-   (let* ((status (completing-read "Status: " (weir-jira--offered "transitions")))
-          (screen (weir-jira--offered
-                   "screen" (concat (weir-jira--key-or-error) "\n" status))))
-     (list status
-           (and current-prefix-arg (read-string "Comment: "))
-           (weir-jira--read-fields
-            (if current-prefix-arg
-                screen
-              (cl-remove-if-not (lambda (info) (plist-get info :required)) screen))))))
-  (dolist (key (weir-jira--chosen))
+(defun weir-jira--read-transition (key keys)
+  "Ask for a status of the issue KEY; return arguments of `weir-jira-transition'.
+KEYS are the issues to move."
+  (let* ((status (completing-read "Status: " (weir-jira--offered "transitions" key)))
+         (screen (weir-jira--offered "screen" (concat key "\n" status))))
+    (list status
+          (and current-prefix-arg (read-string "Comment: "))
+          (weir-jira--read-fields
+           (if current-prefix-arg
+               screen
+             (cl-remove-if-not (lambda (info) (plist-get info :required)) screen)))
+          keys)))
+
+(defun weir-jira-transition (status &optional comment fields keys)
+  "Move the issues KEYS to STATUS.
+By default, move the issue at point; in a list the marked issues.  Ask for
+the fields that the transition requires; with a prefix argument, ask for all
+fields of its screen and for a COMMENT.  FIELDS are names and values
+alternately."
+  (interactive (weir-jira--read-transition (weir-jira--key-or-error) (weir-jira--chosen)))
+  (dolist (key (or keys (weir-jira--chosen)))
     (apply #'weir-jira--change (weir-jira--changeable) "transition" key status comment fields)))
 
-(defun weir-jira-assign (who)
-  "Assign the issue at point to WHO: a name, me or none.
-In a list assign the marked issues."
-  (interactive (list (weir-jira--read-person "Assign to: ")))
-  (dolist (key (weir-jira--chosen))
+(defun weir-jira-assign (who &optional keys)
+  "Assign the issues KEYS to WHO: a name, me or none.
+By default, assign the issue at point; in a list the marked issues."
+  (interactive (let ((keys (weir-jira--chosen)))
+                 (list (weir-jira--read-person "Assign to: ") keys)))
+  (dolist (key (or keys (weir-jira--chosen)))
     (weir-jira--change (weir-jira--changeable) "assign" key who)))
 
 (defun weir-jira-assign-me ()
@@ -228,12 +241,14 @@ In a list assign the marked issues."
   (interactive)
   (weir-jira-assign "none"))
 
-(defun weir-jira-label (labels)
-  "Add and remove LABELS of the issue at point, such as \"+a,-b\".
-In a list change the marked issues."
-  (interactive (list (progn (weir-jira--key-to-change)
-                            (read-string "Labels (+a,-b): " "+"))))
-  (dolist (key (weir-jira--chosen))
+(defun weir-jira-label (labels &optional keys)
+  "Add and remove LABELS of the issues KEYS, such as \"+a,-b\".
+By default, change the issue at point; in a list the marked issues."
+  (interactive (progn
+                 (weir-jira--changeable)
+                 (let ((keys (weir-jira--chosen)))
+                   (list (read-string "Labels (+a,-b): " "+") keys))))
+  (dolist (key (or keys (weir-jira--chosen)))
     (weir-jira--change (weir-jira--changeable) "edit" key "labels" labels)))
 
 (defun weir-jira-watch (&optional off)
@@ -243,14 +258,17 @@ In a list watch the marked issues."
   (dolist (key (weir-jira--chosen))
     (weir-jira--change (weir-jira--changeable) "watch" key (if off "" "on"))))
 
-(defun weir-jira-link (phrase other &optional remove)
-  "Link the issue at point with OTHER by PHRASE; with a prefix REMOVE the link."
+(defun weir-jira-link (phrase other &optional remove key)
+  "Link the issue KEY with OTHER by PHRASE; with a prefix REMOVE the link.
+KEY is by default the issue at point."
   (interactive
-   (list (completing-read "The issue: " (weir-jira--offered "phrases" "") nil t)
-         (weir-jira--read-key (weir-jira--changeable) "Other issue: ")
-         current-prefix-arg))
-  (weir-jira--change (weir-jira--changeable) "link" (weir-jira--key-or-error) phrase other
-                     (and remove "remove")))
+   (let ((key (weir-jira--key-to-change)))
+     (list (completing-read "The issue: " (weir-jira--offered "phrases" "") nil t)
+           (weir-jira--read-key (weir-jira--changeable) "Other issue: ")
+           current-prefix-arg
+           key)))
+  (weir-jira--change (weir-jira--changeable) "link" (or key (weir-jira--key-or-error))
+                     phrase other (and remove "remove")))
 
 (defun weir-jira--read-required (project type)
   "Ask for the required fields of a new issue of TYPE in PROJECT."
@@ -273,11 +291,11 @@ the fields that the site requires."
            (weir-jira--read-required project type))))
   (apply #'weir-jira--change (weir-jira--changeable) "create" project type summary parent fields))
 
-(defun weir-jira-create-subtask (summary)
-  "Create a subtask of the issue at point with SUMMARY."
-  (interactive (list (progn (weir-jira--key-to-change)
-                            (read-string "Summary of the subtask: "))))
-  (let* ((key (weir-jira--key-or-error))
+(defun weir-jira-create-subtask (summary &optional key)
+  "Create a subtask of the issue KEY, by default the one at point, with SUMMARY."
+  (interactive (let ((key (weir-jira--key-to-change)))
+                 (list (read-string "Summary of the subtask: ") key)))
+  (let* ((key (or key (weir-jira--key-or-error)))
          (row (weir--jira-row (weir-jira--site-handle (weir-jira--changeable)) key))
          (project (plist-get row :project))
          (types (weir-jira--offered "types" project))
@@ -285,14 +303,14 @@ the fields that the site requires."
                    (completing-read "Type: " types))))
     (weir-jira-create project type summary key (weir-jira--read-required project type))))
 
-(defun weir-jira-clone (summary)
-  "Create a copy of the issue at point with SUMMARY."
+(defun weir-jira-clone (summary &optional key)
+  "Create a copy of the issue KEY, by default the one at point, with SUMMARY."
   (interactive
-   (list (read-string "Summary of the copy: "
-                      (plist-get (weir--jira-row (weir-jira--site-handle (weir-jira--changeable))
-                                                 (weir-jira--key-or-error))
-                                 :summary))))
-  (weir-jira--change (weir-jira--changeable) "clone" (weir-jira--key-or-error) "summary" summary))
+   (let* ((key (weir-jira--key-to-change))
+          (row (weir--jira-row (weir-jira--site-handle (weir-jira--changeable)) key)))
+     (list (read-string "Summary of the copy: " (plist-get row :summary)) key)))
+  (weir-jira--change (weir-jira--changeable) "clone" (or key (weir-jira--key-or-error))
+                     "summary" summary))
 
 (defun weir-jira-delete (typed &optional subtasks)
   "Delete the issue at point; SUBTASKS non-nil deletes its subtasks too.
@@ -704,13 +722,13 @@ buffer is kept."
   "Return SECONDS as a text for `weir-jira--seconds', without the rest of a minute."
   (format "%dh%dm" (/ seconds 3600) (/ (% seconds 3600) 60)))
 
-(defun weir-jira-worklog (time &optional comment)
-  "Log TIME of work, which ends now, on the issue at point, with COMMENT."
-  (interactive (list (progn (weir-jira--key-to-change)
-                            (read-string "Time (1h30m): "))
-                     (read-string "Comment: ")))
+(defun weir-jira-worklog (time &optional comment key)
+  "Log TIME of work, which ends now, on the issue KEY, with COMMENT.
+KEY is by default the issue at point."
+  (interactive (let ((key (weir-jira--key-to-change)))
+                 (list (read-string "Time (1h30m): ") (read-string "Comment: ") key)))
   (let ((seconds (weir-jira--seconds time)))
-    (weir-jira--change (weir-jira--changeable) "worklog" (weir-jira--key-or-error)
+    (weir-jira--change (weir-jira--changeable) "worklog" (or key (weir-jira--key-or-error))
                        (number-to-string seconds)
                        (format "%d" (* 1000 (- (float-time) seconds)))
                        comment)))
@@ -873,19 +891,24 @@ With DRY-RUN, only show the clocks."
 
 (defvar-local weir-jira--only-conflicts nil "Whether the buffer shows only conflicts.")
 
+(defvar-local weir-jira--ops nil "The operations that the buffer shows.")
+
 (defun weir-jira--outbox-rows ()
-  "Return the rows of the outbox."
+  "Return the rows of the outbox, each with the number of its operation."
   (let ((ops (weir--jira-outbox (weir-jira--site-handle weir-jira--site) nil)))
+    (setq weir-jira--ops
+          (if weir-jira--only-conflicts
+              (cl-remove "conflict" ops :key (lambda (op) (plist-get op :state))
+                         :test-not #'equal)
+            ops))
     (mapcar (lambda (op)
-              (list op (vector (number-to-string (plist-get op :number))
-                               (plist-get op :state)
-                               (plist-get op :key)
-                               (weir--one-line (or (plist-get op :what) ""))
-                               (weir-jira--op-problem op))))
-            (if weir-jira--only-conflicts
-                (cl-remove "conflict" ops :key (lambda (op) (plist-get op :state))
-                           :test-not #'equal)
-              ops))))
+              (list (plist-get op :number)
+                    (vector (number-to-string (plist-get op :number))
+                            (plist-get op :state)
+                            (plist-get op :key)
+                            (weir--one-line (or (plist-get op :what) ""))
+                            (weir-jira--op-problem op))))
+            weir-jira--ops)))
 
 (defun weir-jira--conflict-texts (op field)
   "Return the base, local and remote text of FIELD, which is in conflict in OP."
@@ -941,7 +964,8 @@ With DRY-RUN, only show the clocks."
 
 (defun weir-jira--op-at-point ()
   "Return the operation at point, or signal an error for the user."
-  (or (tabulated-list-get-id) (user-error "No change here")))
+  (or (weir-jira--of-field (tabulated-list-get-id) :number weir-jira--ops)
+      (user-error "No change here")))
 
 (defun weir-jira-outbox-visit ()
   "Show the issue of the change at point.
@@ -1061,8 +1085,11 @@ Call DONE once the decision is durable, or FAILED if it is rejected."
 (defun weir-jira-outbox-drop ()
   "Do not send the change at point."
   (interactive)
-  (when (yes-or-no-p "Drop this change? ")
-    (weir-jira--resolve (weir-jira--current-site) (weir-jira--op-at-point) "drop")))
+  (let ((op (weir-jira--op-at-point))
+        (site (weir-jira--current-site)))
+    (when (yes-or-no-p (format "Drop change %d of %s (%s)? " (plist-get op :number)
+                               (plist-get op :key) (weir--one-line (or (plist-get op :what) ""))))
+      (weir-jira--resolve site op "drop"))))
 
 (defun weir-jira-outbox-edit ()
   "Edit the change at point: merge its conflict, or correct its text."

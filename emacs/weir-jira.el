@@ -623,7 +623,13 @@ Each buffer takes some milliseconds, and Emacs reacts to keys in between."
                  (weir-jira--site-handle weir-jira--site))
         (setq weir-jira--problem
               (condition-case error
-                  (progn (revert-buffer nil t) nil)
+                  (progn
+                    (revert-buffer nil t)
+                    ;; A new text moves the points of windows that are not selected.
+                    (when (derived-mode-p 'tabulated-list-mode)
+                      (dolist (window (get-buffer-window-list nil nil t))
+                        (set-window-point window (point))))
+                    nil)
                 ;; The issue was deleted meanwhile.
                 (weir-not-found (cadr error))))))))
 
