@@ -29,12 +29,12 @@ struct GroupState {
 }
 
 impl Group {
-    pub(crate) fn new(name: &str, group: weir::Group, exclusive: bool) -> Self {
+    pub(crate) fn new(name: &str, group: StoreHandle<weir::Group>, exclusive: bool) -> Self {
         Self {
             name: name.to_owned(),
             exclusive,
             state: Exclusive::new(GroupState {
-                group: StoreHandle::new(group),
+                group,
                 pending_works: Vec::new(),
             }),
         }

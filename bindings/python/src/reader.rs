@@ -1,7 +1,5 @@
 //! Reading a topic in order: existing pages, and new ones.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use pyo3::exceptions::PyTypeError;
@@ -71,8 +69,6 @@ pub(crate) struct Reader {
     inner: Exclusive<ReaderState>,
     /// Seconds that the iterator waits for a page; `None`: no limit.
     patience: Option<f64>,
-    /// Whether the store was closed, so that no more pages arrive.
-    closed: Arc<AtomicBool>,
 }
 
 /// The state that one thread at a time uses.
@@ -95,14 +91,13 @@ impl ReaderState {
 }
 
 impl Reader {
-    pub(crate) fn new(reader: TopicReader, patience: Option<f64>, closed: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(reader: StoreHandle<TopicReader>, patience: Option<f64>) -> Self {
         Self {
             inner: Exclusive::new(ReaderState {
-                reader: StoreHandle::new(reader),
+                reader,
                 pending_page: None,
             }),
             patience,
-            closed,
         }
     }
 
@@ -110,10 +105,8 @@ impl Reader {
     fn page(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<Option<RecordPage>> {
         let mut first = true;
         let available = wait::wait_in_slices(py, end, |slice| {
-            if self.closed.load(Ordering::Acquire) {
-                return Err(Failure::closed());
-            }
             let mut state = self.inner.lock()?;
+            state.reader.check()?;
             let waits = !std::mem::take(&mut first);
             if state.pending_page.is_none() && (!waits || state.reader.get_mut()?.wait(Some(slice)))
             {
@@ -166,7 +159,7 @@ impl Reader {
         let state = self.inner.lock()?;
         match &state.pending_page {
             Some((_, before)) => Ok(*before),
-            None => Ok(state.reader.get()?.position().0),
+            None => Ok(state.reader.get_after_close()?.position().0),
         }
     }
 
@@ -186,9 +179,9 @@ pub(crate) struct Latest {
 }
 
 impl Latest {
-    pub(crate) fn new(latest: weir::Latest, patience: Option<f64>) -> Self {
+    pub(crate) fn new(latest: StoreHandle<weir::Latest>, patience: Option<f64>) -> Self {
         Self {
-            latest: Exclusive::new((StoreHandle::new(latest), None)),
+            latest: Exclusive::new((latest, None)),
             patience,
         }
     }

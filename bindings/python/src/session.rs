@@ -16,8 +16,8 @@ use crate::wait;
 pub(crate) struct Session(Exclusive<StoreHandle<weir::Session>>);
 
 impl Session {
-    pub(crate) fn new(session: weir::Session) -> Self {
-        Self(Exclusive::new(StoreHandle::new(session)))
+    pub(crate) fn new(session: StoreHandle<weir::Session>) -> Self {
+        Self(Exclusive::new(session))
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Session) -> Result<T>) -> Result<T> {
@@ -30,7 +30,7 @@ impl Session {
     /// The client id, 16 bytes.
     #[getter]
     fn client(&self) -> PyResult<Vec<u8>> {
-        Ok(self.with(|session| Ok(session.client().0.to_vec()))?)
+        Ok(self.0.lock()?.get_after_close()?.client().0.to_vec())
     }
 
     /// The number of the next intention: one more than the last one that was sent, or that the

@@ -26,7 +26,7 @@ use crate::wait::{self, seconds};
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Store {
     weir: Mutex<Option<StoreHandle<Weir>>>,
-    /// Whether the store was closed here; readers check it.
+    /// Whether the store was closed here; all its handles check it.
     closed: Arc<AtomicBool>,
     /// The handle whose `with_consistency` returned this one. It keeps the store open after this
     /// handle is closed.
@@ -35,18 +35,16 @@ pub(crate) struct Store {
 
 impl Store {
     fn new(weir: Weir) -> Self {
+        let closed = Arc::default();
         Self {
-            weir: Mutex::new(Some(StoreHandle::new(weir))),
-            closed: Arc::default(),
+            weir: Mutex::new(Some(StoreHandle::new(weir, &closed))),
+            closed,
             parent: None,
         }
     }
 
     /// The store, or an error if it was closed here.
     pub(crate) fn weir(&self) -> Result<Weir> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Failure::closed());
-        }
         let weir = self.weir.lock().unwrap_or_else(PoisonError::into_inner);
         let weir = weir.as_ref().ok_or_else(Failure::closed)?;
         weir.get().cloned()
@@ -166,7 +164,10 @@ impl Store {
     fn topic(&self, name: &str) -> PyResult<Topic> {
         let weir = self.weir()?;
         let topic = weir.topic(name).map_err(Failure::from)?;
-        Ok(Topic::new(weir, topic, Arc::clone(&self.closed)))
+        Ok(Topic::new(
+            StoreHandle::new((weir, topic), &self.closed),
+            name,
+        ))
     }
 
     /// A second handle of the store whose reads at a cluster have this consistency.
@@ -184,7 +185,7 @@ impl Store {
         let store = slf.get();
         let weir = store.weir()?.with_consistency(consistency);
         Ok(Self {
-            weir: Mutex::new(Some(StoreHandle::new(weir))),
+            weir: Mutex::new(Some(StoreHandle::new(weir, &store.closed))),
             closed: Arc::clone(&store.closed),
             parent: Some(slf),
         })
@@ -220,7 +221,8 @@ impl Store {
             return Err(Failure::new(weir::ErrorCode::BadOption, text).into());
         };
         let weir = self.weir()?;
-        Ok(Session::new(py.detach(|| weir.session(id))))
+        let session = py.detach(|| weir.session(id));
+        Ok(Session::new(StoreHandle::new(session, &self.closed)))
     }
 
     /// Starts a query over topics: names, or patterns like "orders.*" (one more part of a name) and
@@ -266,7 +268,7 @@ impl Store {
         options.token = token.map(|token| token.as_ref().to_vec());
         let weir = self.weir()?;
         let query = wait::interruptible(py, || weir.query(options).map_err(Failure::from))?;
-        Ok(TopicQuery::new(query))
+        Ok(TopicQuery::new(query, &self.closed))
     }
 
     /// Makes every acknowledged write durable, at any level.
@@ -319,17 +321,18 @@ impl Store {
     /// answered. Pages and records stay valid. A second call is a no-op, and so is a call in a forked
     /// process.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let weir = self
+        let handle = self
             .weir
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some(weir) = weir else { return Ok(()) };
-        if self.parent.is_some() || weir.is_inherited() {
+        let Some(handle) = handle else { return Ok(()) };
+        if self.parent.is_some() || handle.is_inherited() {
             return Ok(());
         }
+        let weir = handle.get()?.clone();
         self.closed.store(true, Ordering::Release);
-        wait::interruptible(py, || Ok(weir.get()?.clone().close()?))
+        wait::interruptible(py, || weir.close().map_err(Failure::from))
     }
 
     /// Whether the store was closed here.

@@ -5,6 +5,9 @@
 //! - A forked process neither uses nor drops a handle of its parent: the threads of the store run in
 //!   the parent only, and both processes would write to the same files and connections.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pyo3::prelude::*;
 use weir::ErrorCode;
 
@@ -14,16 +17,25 @@ use crate::error::{Failure, Result};
 pub(crate) struct StoreHandle<T: Send> {
     /// `None` only during the drop.
     inner: Option<T>,
+    /// Whether the store was closed.
+    closed: Arc<AtomicBool>,
     /// The process that created the handle.
     process: u32,
 }
 
 impl<T: Send> StoreHandle<T> {
-    pub(crate) fn new(inner: T) -> Self {
+    /// `closed` is set when the store is closed.
+    pub(crate) fn new(inner: T, closed: &Arc<AtomicBool>) -> Self {
         Self {
             inner: Some(inner),
+            closed: Arc::clone(closed),
             process: std::process::id(),
         }
+    }
+
+    /// A handle of an object that was opened through this handle.
+    pub(crate) fn opened<U: Send>(&self, object: U) -> StoreHandle<U> {
+        StoreHandle::new(object, &self.closed)
     }
 
     /// Whether another process created the handle, from which this one was forked.
@@ -34,16 +46,31 @@ impl<T: Send> StoreHandle<T> {
     /// The handle.
     ///
     /// # Errors
-    /// `CLOSED` in a forked process.
+    /// `CLOSED` after the store was closed, and in a forked process.
     pub(crate) fn get(&self) -> Result<&T> {
-        self.check_process()?;
+        self.check()?;
         self.inner.as_ref().ok_or_else(Failure::closed)
     }
 
     /// As `get`.
     pub(crate) fn get_mut(&mut self) -> Result<&mut T> {
-        self.check_process()?;
+        self.check()?;
         self.inner.as_mut().ok_or_else(Failure::closed)
+    }
+
+    /// As `get`, but also after the store was closed.
+    pub(crate) fn get_after_close(&self) -> Result<&T> {
+        self.check_process()?;
+        self.inner.as_ref().ok_or_else(Failure::closed)
+    }
+
+    /// Fails where [`get`](Self::get) does.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_process()?;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Failure::closed());
+        }
+        Ok(())
     }
 
     fn check_process(&self) -> Result<()> {

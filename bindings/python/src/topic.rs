@@ -1,13 +1,12 @@
 //! Topics: writing, reading by key, and reading in order.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use weir::{CodeHash, ErrorCode, Intention, Operation, ReadFrom, TopicName, Weir};
+use weir::{CodeHash, ErrorCode, Intention, Operation, ReadFrom, Weir};
 
 use crate::data::{Content, Data};
 use crate::error::{Failure, Result};
@@ -28,25 +27,19 @@ const SCAN_KEYS: usize = 1000;
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Topic {
     handles: StoreHandle<(Weir, weir::Topic)>,
-    name: TopicName,
-    /// Whether the store was closed here.
-    closed: Arc<AtomicBool>,
+    name: String,
 }
 
 impl Topic {
-    pub(crate) fn new(weir: Weir, handle: weir::Topic, closed: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(handles: StoreHandle<(Weir, weir::Topic)>, name: &str) -> Self {
         Self {
-            name: handle.name().clone(),
-            handles: StoreHandle::new((weir, handle)),
-            closed,
+            handles,
+            name: name.to_owned(),
         }
     }
 
     /// The topic, or an error if the store was closed.
     fn open_handle(&self) -> Result<&weir::Topic> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Failure::closed());
-        }
         Ok(&self.handles.get()?.1)
     }
 
@@ -56,7 +49,7 @@ impl Topic {
     }
 
     fn name(&self) -> &str {
-        self.name.as_str()
+        &self.name
     }
 
     /// Executes one intention and returns its verdict.
@@ -313,7 +306,7 @@ impl Topic {
     #[pyo3(signature = (prefix=Data::Copy(Vec::new()), *, after=None, limit=None))]
     fn keys(&self, prefix: Data, after: Option<Data>, limit: Option<usize>) -> PyResult<Keys> {
         Ok(Keys {
-            topic: StoreHandle::new(self.open_handle()?.clone()),
+            topic: self.handles.opened(self.open_handle()?.clone()),
             prefix: prefix.as_ref().to_vec(),
             state: Mutex::new(KeysState {
                 ready: VecDeque::new(),
@@ -348,7 +341,7 @@ impl Topic {
         let reader = wait::interruptible(py, || {
             self.open_handle()?.reader(from).map_err(Failure::from)
         })?;
-        Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
+        Ok(Reader::new(self.handles.opened(reader), Some(0.0)))
     }
 
     /// Records up to the newest record: an iterator. Its start position is as for `pages`.
@@ -405,7 +398,7 @@ impl Topic {
         let reader = wait::interruptible(py, || {
             self.open_handle()?.listener(from).map_err(Failure::from)
         })?;
-        Ok(Reader::new(reader, timeout, Arc::clone(&self.closed)))
+        Ok(Reader::new(self.handles.opened(reader), timeout))
     }
 
     /// The current record of each key, in byte order and marked `replay`; then new records, in
@@ -418,7 +411,7 @@ impl Topic {
                 .latest(crate::wait::SLICE)
                 .map_err(Failure::from)
         })?;
-        Ok(Latest::new(latest, timeout))
+        Ok(Latest::new(self.handles.opened(latest), timeout))
     }
 
     /// Joins a group as a member. Creates the group if it does not exist. The topic must exist.
@@ -473,7 +466,7 @@ impl Topic {
             None => group,
         };
         let exclusive = setup.mode == weir::GroupMode::Exclusive;
-        Ok(Group::new(name, group, exclusive))
+        Ok(Group::new(name, self.handles.opened(group), exclusive))
     }
 
     /// The groups of the topic, by name.

@@ -1,5 +1,7 @@
 //! Queries over topics of a store.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use pyo3::prelude::*;
@@ -63,16 +65,16 @@ enum WaitOutcome {
 }
 
 impl TopicQuery {
-    pub(crate) fn new(query: weir::TopicQuery) -> Self {
+    pub(crate) fn new(query: weir::TopicQuery, closed: &Arc<AtomicBool>) -> Self {
         let canceller = query.canceller();
         Self {
-            query: Exclusive::new(StoreHandle::new(query)),
+            query: Exclusive::new(StoreHandle::new(query, closed)),
             canceller,
         }
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut weir::TopicQuery) -> Result<T>) -> Result<T> {
-        work(self.query.lock()?.get_mut()?)
+    fn with<T>(&self, work: impl FnOnce(&weir::TopicQuery) -> Result<T>) -> Result<T> {
+        work(self.query.lock()?.get_after_close()?)
     }
 
     fn step(
@@ -82,12 +84,11 @@ impl TopicQuery {
         bounds: Bounds,
     ) -> PyResult<Option<WaitOutcome>> {
         wait::wait_in_slices(py, end, |slice| {
-            self.with(|query| {
-                Ok(match query.next(bounds, Some(slice))? {
-                    TopicStep::Page(page) => Some(WaitOutcome::Page(page)),
-                    TopicStep::Done => Some(WaitOutcome::Done),
-                    TopicStep::Idle => None,
-                })
+            let step = self.query.lock()?.get_mut()?.next(bounds, Some(slice))?;
+            Ok(match step {
+                TopicStep::Page(page) => Some(WaitOutcome::Page(page)),
+                TopicStep::Done => Some(WaitOutcome::Done),
+                TopicStep::Idle => None,
             })
         })
     }

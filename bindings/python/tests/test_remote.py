@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Literal
 
 import pytest
@@ -280,6 +281,22 @@ def test_verdicts_arrive_after_their_store_was_dropped(server: Server) -> None:
     finally:
         server.process.send_signal(signal.SIGCONT)
     assert all(pending.wait(60)[0].valid for pending in all_pending)
+
+
+def test_a_session_is_closed_with_its_store(server: Server) -> None:
+    puts = [("t", weir.Put("k", "v"))]
+    with weir.connect(server.url) as store:
+        store.topic("t").ensure()
+        session = store.session(bytes([7] * 16))
+        assert session.execute(puts)[0].valid
+    uses: list[Callable[[], object]] = [
+        lambda: session.execute(puts),
+        lambda: session.next_nonce,
+        lambda: session.resume(1),
+    ]
+    for use in uses:
+        with pytest.raises(weir.StoreError, match="CLOSED"):
+            use()
 
 
 def test_other_threads_run_while_a_dropped_store_waits_for_its_answers(server: Server) -> None:

@@ -294,10 +294,12 @@ def test_calls_of_a_closed_store_raise_closed(tmp_path: Path) -> None:
     topic = store.topic("t")
     topic.ensure()
     topic.put("k", "v")
-    reader = topic.listen()
+    reader, latest, keys = topic.listen(), topic.latest(), topic.keys()
+    group, session, query = topic.group("g"), store.session(bytes(range(16))), store.query("t")
     store.close()
     store.close()
     assert store.closed and "closed" in repr(store)
+    assert query.token() and session.client == bytes(range(16))
     uses: list[Callable[[], object]] = [
         lambda: store.topic("t"),
         lambda: store.topics(),
@@ -308,6 +310,14 @@ def test_calls_of_a_closed_store_raise_closed(tmp_path: Path) -> None:
         lambda: topic.latest(),
         lambda: topic.info(),
         lambda: topic.send([weir.Put("k", "v")]).wait(),
+        lambda: next(latest),
+        lambda: next(keys),
+        lambda: group.claim(),
+        lambda: group.info(),
+        lambda: session.next_nonce,
+        lambda: session.resume(1),
+        lambda: session.send([("t", weir.Put("k", "v"))]),
+        lambda: query.next(),
     ]
     for use in uses:
         with pytest.raises(weir.StoreError) as raised:
