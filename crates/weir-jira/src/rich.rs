@@ -8,11 +8,12 @@ use crate::{jql, wiki};
 /// Converts rich text to org text under a headline with `stars` stars. Wiki markup of Data Center
 /// stays unchanged; null becomes no text. For an invalid document, returns its words and a line
 /// that reports the fault. Control characters except line ends and tabs are removed, because a
-/// terminal would execute them.
+/// terminal would execute them. `%%(` gets a space, also in code: the agenda of Emacs would evaluate
+/// a Lisp form after `%%`.
 pub fn shown(value: &Value, stars: usize) -> String {
     let mut text = org(value, stars);
     text.retain(|c| matches!(c, '\n' | '\t') || !c.is_control());
-    text
+    text.replace("%%(", "%% (")
 }
 
 /// Converts rich text as [`shown`] does, but only its first `chars_max` characters: the rest is cut
@@ -125,6 +126,27 @@ mod tests {
         let document =
             json!({"type": "doc", "version": 1, "content": [paragraph("all".to_owned())]});
         assert_eq!(shown_up_to(&document, 0, 100), ("*all*\n".to_owned(), 0));
+    }
+
+    #[test]
+    fn no_text_has_a_form_that_the_agenda_of_emacs_evaluates() {
+        let line = "<%%(beep)>";
+        let words = json!([{"type": "text", "text": line}]);
+        let paragraph = json!([{"type": "paragraph", "content": words}]);
+        let media = json!([{"type": "media", "attrs": {"type": "file", "id": "1", "alt": line}}]);
+        for value in [
+            json!({"type": "doc", "version": 1, "content": [{"type": "codeBlock", "content": words}]}),
+            json!({"type": "doc", "version": 1,
+                "content": [{"type": "expand", "attrs": {"title": line}, "content": paragraph}]}),
+            json!({"type": "doc", "version": 1,
+                "content": [{"type": "mediaSingle", "content": media}]}),
+            json!({"type": "doc", "content": [words[0], 7]}),
+            json!(line),
+        ] {
+            let text = shown(&value, 1);
+            assert!(!text.contains("%%("), "{text}");
+            assert!(text.contains("<%% (beep)>"), "{text}");
+        }
     }
 
     #[test]
