@@ -537,6 +537,36 @@ func TestAClosedStoreFailsAndItsPagesStayValid(t *testing.T) {
 	}
 }
 
+func TestASessionAndAGroupEndWithTheirStore(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, store *weir.Store) {
+		ctx := context.Background()
+		group, err := topic(t, store, "t").Group(ctx, "g", weir.Shared, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer group.Close()
+		session, err := store.Session(ctx, [16]byte{3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := group.Info(ctx); !errors.Is(err, weir.ErrClosed) {
+			t.Error(err)
+		}
+		if _, err := session.NextNonce(ctx); !errors.Is(err, weir.ErrClosed) {
+			t.Error(err)
+		}
+		write := weir.Put(nil, []byte("x"))
+		write.Topic = "t"
+		if _, err := session.Submit(ctx, write); !errors.Is(err, weir.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAQueryOverTopicsMergesFollowsAndResumes(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

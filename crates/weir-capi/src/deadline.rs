@@ -223,9 +223,16 @@ impl CancelToken {
     }
 
     /// Whether the store was closed.
-    #[cfg(unix)]
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Fails if the store was closed.
+    pub(crate) fn check_open(&self) -> Result<(), Fail> {
+        if self.is_closed() {
+            return Err(Fail::of(ErrorCode::Closed));
+        }
+        Ok(())
     }
 
     pub(crate) fn free(&self) {
@@ -245,9 +252,7 @@ impl CancelToken {
         mut attempt: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
     ) -> Result<Option<T>, Fail> {
         self.wait_on(timeout_ms, |until| {
-            if self.closed.load(Ordering::Acquire) {
-                return Err(Fail::of(ErrorCode::Closed));
-            }
+            self.check_open()?;
             attempt(until)
         })
     }

@@ -90,6 +90,13 @@ pub(crate) fn open(
     Ok(Kind::Ok)
 }
 
+/// A member whose store is open.
+fn get_group(group: *mut raw::Group) -> Result<Arc<Group>, Fail> {
+    let group = registry::get::<Group, _>(group)?;
+    group.cancel_token.check_open()?;
+    Ok(group)
+}
+
 impl Group {
     /// Executes a step that writes. A local store waits only for its disk.
     fn write<T>(&self, step: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
@@ -115,7 +122,7 @@ pub(crate) fn claim(
     timeout_ms: u64,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
-    let group = registry::get::<Group, _>(group)?;
+    let group = get_group(group)?;
     c.check_output(out, 1)?;
     if limit == 0 {
         return Err(Fail::option("the limit", limit));
@@ -151,7 +158,7 @@ pub(crate) fn settle(
     lost: *mut u64,
     lost_count: *mut usize,
 ) -> Result<Kind, Fail> {
-    let group = registry::get::<Group, _>(group)?;
+    let group = get_group(group)?;
     let time = Duration::from_millis(time_ms);
     let action = match verb {
         1 => Settle::Done,
@@ -197,7 +204,7 @@ pub(crate) fn step(
     from: u32,
     value: u64,
 ) -> Result<Kind, Fail> {
-    let group = registry::get::<Group, _>(group)?;
+    let group = get_group(group)?;
     let to = position_of(from, value)?;
     let verdict = with_member(&group, |member| {
         group.write(|| {
@@ -228,7 +235,7 @@ pub(crate) fn describe(
     group: *mut raw::Group,
     out: *mut raw::GroupInfo,
 ) -> Result<Kind, Fail> {
-    let group = registry::get::<Group, _>(group)?;
+    let group = get_group(group)?;
     c.info_size(out)?;
     let found = with_member(&group, |member| {
         if group.local {

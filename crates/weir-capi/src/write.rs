@@ -399,6 +399,14 @@ pub(crate) fn session_open(
     Ok(Kind::Ok)
 }
 
+/// A session whose store is open. At a server, a session has its own connection, which a close of the
+/// store does not end.
+fn get_session(session: *mut raw::Session) -> Result<Arc<Session>, Fail> {
+    let session = registry::get::<Session, _>(session)?;
+    session.cancel_token.check_open()?;
+    Ok(session)
+}
+
 fn session_propose(
     c: &Caller,
     waits: &WaitContext,
@@ -422,7 +430,7 @@ pub(crate) fn session_submit(
     verdicts: *mut raw::Verdict,
     texts: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
-    let session = registry::get::<Session, _>(session)?;
+    let session = get_session(session)?;
     let mut inner = session.inner.lock()?;
     let texts = check_verdict_output(c, verdicts, count, texts)?;
     let waits = session.cancel_token.wait_context();
@@ -437,7 +445,7 @@ pub(crate) fn session_send(
     count: usize,
     out: *mut *mut raw::Pending,
 ) -> Result<Kind, Fail> {
-    let session = registry::get::<Session, _>(session)?;
+    let session = get_session(session)?;
     let mut inner = session.inner.lock()?;
     c.check_output(out, 1)?;
     let slot = registry::reserve()?;
@@ -452,7 +460,7 @@ pub(crate) fn session_next_nonce(
     session: *mut raw::Session,
     out: *mut u64,
 ) -> Result<Kind, Fail> {
-    let session = registry::get::<Session, _>(session)?;
+    let session = get_session(session)?;
     let inner = session.inner.lock()?;
     let next = session
         .cancel_token
@@ -467,7 +475,7 @@ pub(crate) fn session_resume(
     session: *mut raw::Session,
     nonce: u64,
 ) -> Result<Kind, Fail> {
-    let session = registry::get::<Session, _>(session)?;
+    let session = get_session(session)?;
     let mut inner = session.inner.lock()?;
     session
         .cancel_token

@@ -518,6 +518,32 @@ fn handles_of_a_directory_behave_alike_and_end_with_the_store() {
     }
 }
 
+/// Closes a store. Its session and its group, whose handles remain valid, are then closed.
+fn check_that_handles_end_with(store: *mut Weir) {
+    let session = session(store);
+    let (opened, group) = open_group(store);
+    assert_eq!(opened, OK);
+    let (mut nonce, mut info) = (0, sized!(GroupInfo));
+    let out = &raw mut nonce;
+    unsafe {
+        assert_eq!(weir_session_next_nonce(session, out, null_mut()), OK);
+        assert_eq!(weir_close(store, null_mut()), OK);
+        assert_eq!(weir_session_next_nonce(session, out, null_mut()), CLOSED);
+        assert_eq!(weir_session_resume(session, 1, null_mut()), CLOSED);
+        assert_eq!(session_submit(session), CLOSED);
+        let described = weir_group_describe(group, &raw mut info, null_mut());
+        assert_eq!(described, CLOSED);
+        weir_session_free(session);
+        weir_group_free(group);
+    }
+}
+
+#[test]
+fn a_session_and_a_group_end_with_their_store() {
+    check_that_handles_end_with(Store::new().store);
+    check_that_handles_end_with(SilentServer::new().store);
+}
+
 #[test]
 fn reads_have_the_consistency_of_their_handle() {
     let server = SilentServer::new();
