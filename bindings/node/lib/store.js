@@ -251,7 +251,7 @@ class Topic {
     }
     const from = start(options, 'start', GROUP_OPTIONS, 'a group')
     const setup = { ...options, name, mode, from }
-    return new Group(await this.#store._run((inner) => inner.group(this.name, setup)), name)
+    return new Group(await this.#store._run((inner) => inner.group(this.name, setup)), name, this.#store._opened)
   }
   groups() {
     return this.#store._run((inner) => inner.groups(this.name))
@@ -269,20 +269,22 @@ class Work {
 
 class Group {
   #inner
+  #store
   #exclusive = oneAtATime()
-  constructor(inner, name) {
+  constructor(inner, name, store) {
     this.#inner = inner
+    this.#store = store
     this.name = name
   }
   async claim(max = 100, { timeoutMs = 0, signal } = {}) {
-    const step = (remaining) => this.#inner.claim(max, remaining)
+    const step = (remaining) => this.#store._run(() => this.#inner.claim(max, remaining))
     const table = await this.#exclusive(() => repeatUntil(step, timeoutMs, signal))
     if (!table) return []
     const page = new RecordPage(table)
     return Array.from(page, (one, at) => new Work(one, table.claims[at], table.attempts[at]))
   }
   #run(body) {
-    return this.#exclusive(() => settle(body))
+    return this.#exclusive(() => this.#store._run(body))
   }
   #settle(work, verb, ms = 0, reason = '') {
     const claims = work.map(({ claim, offset }) => ({ claim: BigInt(claim), offset: BigInt(offset) }))
@@ -333,22 +335,26 @@ class Pending {
   }
 }
 
+/** At a server, a session has its own connection, which a close of the store does not end. */
 class Session {
   #inner
-  constructor(inner) {
+  #store
+  constructor(inner, store) {
     this.#inner = inner
+    this.#store = store
   }
   nextNonce() {
-    return settle(() => this.#inner.nextNonce())
+    return this.#store._run(() => this.#inner.nextNonce())
   }
   resume(nonce) {
-    return settle(() => this.#inner.resume(BigInt(nonce)))
+    return this.#store._run(() => this.#inner.resume(BigInt(nonce)))
   }
   async execute(intentions) {
     const ops = intentions.map(([topic, op]) => toNative(topic, op))
-    return (await settle(() => this.#inner.send(ops))).map((verdict) => new Verdict(verdict))
+    return (await this.#store._run(() => this.#inner.send(ops))).map((verdict) => new Verdict(verdict))
   }
   send(intentions) {
+    if (this.#store.closed) throw closed()
     const ops = intentions.map(([topic, op]) => toNative(topic, op))
     return new Pending(call(() => this.#inner.sendWithReceipt(ops)), this)
   }
@@ -357,15 +363,17 @@ class Session {
 class TopicQuery {
   #inner
   #options
+  #store
   #exclusive = oneAtATime()
-  constructor(inner, options) {
+  constructor(inner, options, store) {
     this.#inner = inner
     this.#options = options
+    this.#store = store
   }
   async next({ timeoutMs, signal, maxItems = 256, maxBytes = 1 << 20 } = {}) {
     let done = false
     const step = async (remaining) => {
-      const found = await this.#inner.next(remaining, maxItems, Number(maxBytes))
+      const found = await this.#store._run(() => this.#inner.next(remaining, maxItems, Number(maxBytes)))
       done = found.done
       return found.done || found.page ? found : undefined
     }
@@ -415,6 +423,10 @@ class Store {
     const nativeOptions = { ...options, certificate: identity?.[0], key: identity?.[1] }
     return new Store(await settle(() => native.connect(String(url), nativeOptions)))
   }
+  /** The store that was opened, of which this is a handle. */
+  get _opened() {
+    return this.#parent?._opened ?? this
+  }
   /** Calls into the store, unless it is closed. */
   _run(body) {
     return settle(() => {
@@ -445,7 +457,7 @@ class Store {
     return new Pending(call(() => this.#inner.sendWithReceipt(ops)), this)
   }
   async session(client) {
-    return new Session(await this._run((inner) => inner.session(bytes(client, 'client'))))
+    return new Session(await this._run((inner) => inner.session(bytes(client, 'client'))), this._opened)
   }
   async query(topics, options = {}) {
     const { from, view, asOf, follow, kinds, resetEarliest, pushDown, patienceMs, ...rest } = options
@@ -463,7 +475,7 @@ class Store {
       patienceMs,
     }
     const inner = await this._run((store) => store.query(selection, fields(text)))
-    return new TopicQuery(inner, { timeoutMs, signal, maxItems, maxBytes })
+    return new TopicQuery(inner, { timeoutMs, signal, maxItems, maxBytes }, this._opened)
   }
   durability() {
     return this._run((inner) => inner.durability())

@@ -206,6 +206,8 @@ test('calls of a closed store fail with CLOSED', async (t) => {
   const { directory, store, topic } = await openStore(t)
   const listening = topic.listen({ start: true })
   await listening.next()
+  const [group, query] = [await topic.group('g'), await store.query('orders')]
+  const session = await store.session(Buffer.alloc(16, 7))
   await store.close()
   await store.close()
   assert.ok(store.closed)
@@ -217,6 +219,11 @@ test('calls of a closed store fail with CLOSED', async (t) => {
     () => collect(topic.pages()),
     () => listening.next(),
     () => store.query('orders'),
+    () => group.claim(),
+    () => group.info(),
+    () => query.next(),
+    () => session.nextNonce(),
+    () => session.execute([['orders', weir.put('k', 'v')]]),
   ]) {
     await assert.rejects(use(), code('CLOSED', weir.StoreError))
   }
@@ -558,6 +565,8 @@ test('a store at a server has the same interface', { skip: !process.env.WEIR_BIN
   assert.strictEqual(await session.nextNonce(), 2n)
   await store.close()
   await assert.rejects(store.topics(), code('CLOSED'))
+  await assert.rejects(session.nextNonce(), code('CLOSED'))
+  assert.throws(() => session.send([['orders', weir.put('s', '1')]]), code('CLOSED'))
 })
 
 test('a write is received and then committed', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {

@@ -299,7 +299,7 @@ def test_calls_of_a_closed_store_raise_closed(tmp_path: Path) -> None:
     store.close()
     store.close()
     assert store.closed and "closed" in repr(store)
-    assert query.token() and session.client == bytes(range(16))
+    assert query.explain() and session.client == bytes(range(16))
     uses: list[Callable[[], object]] = [
         lambda: store.topic("t"),
         lambda: store.topics(),
