@@ -7,7 +7,6 @@ use std::time::Duration;
 use weir_core::group::GroupSetup;
 use weir_core::intention::{Intention, ONCE, Operation};
 use weir_core::{ClientId, ErrorCode, GroupMode, GroupStep, Outcome};
-use weir_raft::Status;
 use weir_store::ClaimRequest;
 use weir_store::clock::{ACCEPT_JUMP_AFTER, CLOSED_MS_MAX, Clock};
 
@@ -69,16 +68,6 @@ fn is_temporary(code: ErrorCode) -> bool {
 }
 
 impl Cluster {
-    async fn lead(&self, node: u64) {
-        let leader = self.leader().await;
-        let transferred = self.nodes[&leader].transfer_leadership(node).await;
-        transferred.unwrap();
-        for other in self.nodes.values() {
-            let knows = |status: &Status| status.leader == Some(node);
-            other.until(knows).await.unwrap();
-        }
-    }
-
     /// The time of the store at the leader.
     async fn time_ms(&self) -> u64 {
         self.nodes[&self.leader().await].store().now_ms()

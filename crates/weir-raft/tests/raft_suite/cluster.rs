@@ -1,8 +1,10 @@
 //! Tests of clusters in one process, with real directories and real connections.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -15,6 +17,12 @@ use weir_store::{OpenOptions, Store, StoreError, verify};
 
 pub const CLUSTER: [u8; 16] = [0xc1; 16];
 const CLIENT: ClientId = ClientId([0x11; 16]);
+/// No node listens at this address: the system never assigns its port to a socket by itself.
+const NOWHERE: &str = "127.0.0.1:2";
+/// Longest time until a request succeeds; only a cluster without progress reaches it.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Last byte of the IP address of the next cluster.
+static NEXT_IP: AtomicU8 = AtomicU8::new(1);
 
 fn options() -> OpenOptions {
     OpenOptions {
@@ -28,6 +36,8 @@ fn options() -> OpenOptions {
 /// Nodes 1 to n, each in a separate directory.
 pub struct Cluster {
     id: [u8; 16],
+    /// An IP address of its own, so that no other socket takes the port of a stopped node.
+    ip: Ipv4Addr,
     options: OpenOptions,
     directories: TempDir,
     pub members: BTreeMap<u64, Member>,
@@ -44,6 +54,7 @@ impl Cluster {
     async fn start_with(count: u64, id: [u8; 16], options: OpenOptions) -> Self {
         let mut started = Self {
             id,
+            ip: Ipv4Addr::new(127, 77, 0, NEXT_IP.fetch_add(1, Ordering::Relaxed)),
             options,
             directories: tempfile::tempdir().unwrap(),
             members: BTreeMap::new(),
@@ -60,8 +71,12 @@ impl Cluster {
         self.directories.path().join(node.to_string())
     }
 
+    async fn listen(&self) -> TcpListener {
+        TcpListener::bind((self.ip, 0)).await.unwrap()
+    }
+
     pub async fn add(&mut self, node: u64) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = self.listen().await;
         let peer = listener.local_addr().unwrap().to_string();
         let client = format!("client-{node}");
         let member = Member {
@@ -102,6 +117,95 @@ impl Cluster {
         let any = self.nodes.values().next().unwrap();
         let runs = |status: &Status| status.leader.is_some_and(|id| self.nodes.contains_key(&id));
         any.until(runs).await.unwrap().leader.unwrap()
+    }
+
+    /// Makes a node the leader, and waits until all running nodes know it.
+    pub async fn lead(&self, node: u64) {
+        let knows = |running: &Node| running.status().leader == Some(node);
+        while !self.nodes.values().all(knows) {
+            let leader = self.leader().await;
+            // Another node may lead meanwhile.
+            drop(self.nodes[&leader].transfer_leadership(node).await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Sends a request to the leader until it succeeds. Another node may lead meanwhile.
+    async fn at_leader<T>(&self, request: &impl AsyncFn(&Node) -> Result<T, NodeError>) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader().await;
+            match request(&self.nodes[&leader]).await {
+                Ok(done) => return done,
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends a request to the leader until it is refused with this text. Another node may lead
+    /// meanwhile.
+    async fn refused_at_leader(
+        &self,
+        expected: &str,
+        request: &impl AsyncFn(&Node) -> Result<(), NodeError>,
+    ) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader().await;
+            let refused = request(&self.nodes[&leader]).await.unwrap_err();
+            let text = refused.to_string();
+            if text.contains(expected) {
+                return;
+            }
+            assert!(Instant::now() < end, "{text}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn add_learner(&self, node: u64) {
+        let member = &self.members[&node];
+        let add = async |leader: &Node| leader.add_learner(node, member.clone()).await;
+        self.at_leader(&add).await;
+    }
+
+    async fn change_voters(&self, voters: &[u64]) {
+        let change = async |leader: &Node| leader.change_voters(voters.iter().copied()).await;
+        self.at_leader(&change).await;
+    }
+
+    async fn remove(&self, node: u64) {
+        let remove = async |leader: &Node| {
+            let removed = leader.remove(node).await;
+            // An attempt whose outcome was not known may have removed the node.
+            if leader.status().members.contains_key(&node) {
+                removed
+            } else {
+                Ok(())
+            }
+        };
+        self.at_leader(&remove).await;
+    }
+
+    async fn reserve(&self, peer: &str) -> u64 {
+        let reserve = async |leader: &Node| {
+            let reserved = leader.reserve(peer).await;
+            // An attempt whose outcome was not known may have reserved a number.
+            let members = leader.status().members;
+            let mut members = members.into_iter();
+            let known = members.find(|(_, (member, _))| member.peer == peer);
+            known.map_or(reserved, |(node, _)| Ok(node))
+        };
+        self.at_leader(&reserve).await
+    }
+
+    /// Waits until all running nodes know this number of members.
+    async fn wait_members(&self, count: usize) {
+        for node in self.nodes.values() {
+            let known = node.until(|status| status.members.len() == count);
+            let known = tokio::time::timeout(PATIENCE, known).await;
+            known.expect("the members are known").unwrap();
+        }
     }
 
     /// Writes under a session until a leader returns the outcome.
@@ -190,9 +294,16 @@ async fn three_nodes_lose_their_leader_and_agree_after_its_return() {
     let again = cluster.nodes[&2].initialize(members).await;
     assert!(again.is_err(), "a cluster is formed once");
 
-    let first = cluster.leader().await;
-    let status = cluster.nodes[&first].status();
-    assert_eq!((status.role, status.matching.len()), (Role::Leader, 3));
+    let first = loop {
+        let leader = cluster.leader().await;
+        let status = cluster.nodes[&leader].status();
+        // A node that the others do not acknowledge yet has another role.
+        if status.role == Role::Leader {
+            assert_eq!(status.matching.len(), 3);
+            break leader;
+        }
+        tokio::task::yield_now().await;
+    };
     cluster.stop(first).await;
     let start = Instant::now();
     cluster.put(51).await;
@@ -239,7 +350,7 @@ async fn a_store_becomes_a_cluster_of_three_nodes_without_loss() {
     propose(&store, &put).await.unwrap();
     store.close().unwrap();
 
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = cluster.listen().await;
     let peer = listener.local_addr().unwrap().to_string();
     let client = String::new();
     let member = Member {
@@ -254,10 +365,9 @@ async fn a_store_becomes_a_cluster_of_three_nodes_without_loss() {
     assert_eq!(cluster.leader().await, 1);
     for node in [2, 3] {
         cluster.add(node).await;
-        let member = cluster.members[&node].clone();
-        cluster.nodes[&1].add_learner(node, member).await.unwrap();
+        cluster.add_learner(node).await;
     }
-    cluster.nodes[&1].change_voters([1, 2, 3]).await.unwrap();
+    cluster.change_voters(&[1, 2, 3]).await;
     cluster.put(1).await;
     cluster.wait_agreed().await;
     cluster.stop(1).await;
@@ -277,21 +387,27 @@ async fn a_follower_redirects_and_a_minority_refuses_writes() {
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.create().await;
     cluster.wait_agreed().await;
-    let leader = cluster.leader().await;
-    let follower = if leader == 1 { 2 } else { 1 };
-    let knows = |status: &Status| status.leader == Some(leader);
-    cluster.nodes[&follower].until(knows).await.unwrap();
     let (key, value) = (&b"a"[..], &b"1"[..]);
     let put = Intention::new("orders", Operation::Put { key, value });
-    let refused = propose(cluster.nodes[&follower].store(), &put).await;
-    let refused = refused.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Redirect);
-    assert!(refused.to_string().contains(&format!("client-{leader}")));
+    let end = Instant::now() + PATIENCE;
+    let follower = loop {
+        let leader = cluster.leader().await;
+        let follower = if leader == 1 { 2 } else { 1 };
+        let refused = propose(cluster.nodes[&follower].store(), &put).await;
+        if let Err(refused) = &refused
+            && refused.to_string().contains(&format!("client-{leader}"))
+        {
+            assert_eq!(refused.code(), ErrorCode::Redirect);
+            break follower;
+        }
+        // The follower does not know this leader yet, or leads itself.
+        assert!(Instant::now() < end, "{refused:?}");
+        tokio::task::yield_now().await;
+    };
 
-    cluster.nodes[&leader].transfer(follower).await.unwrap();
-    let leads = |status: &Status| status.role == Role::Leader;
-    cluster.nodes[&follower].until(leads).await.unwrap();
-
+    cluster.lead(follower).await;
+    cluster.wait_agreed().await;
+    let count = records(cluster.nodes[&follower].store());
     for node in 1..=3 {
         if node != follower {
             cluster.stop(node).await;
@@ -300,7 +416,14 @@ async fn a_follower_redirects_and_a_minority_refuses_writes() {
     let alone = &cluster.nodes[&follower];
     // During its lease, a leader still accepts proposals. Each of them fails in bounded time, with
     // an unknown outcome.
-    let first = propose(alone.store(), &put).await.unwrap_err().code();
+    let first = loop {
+        let code = propose(alone.store(), &put).await.unwrap_err().code();
+        // The node may know another leader, which has just stopped.
+        if code != ErrorCode::Redirect {
+            break code;
+        }
+        tokio::task::yield_now().await;
+    };
     let expected = [ErrorCode::Indeterminate, ErrorCode::NoLeader];
     assert!(expected.contains(&first), "{first:?}");
     let refused = loop {
@@ -310,7 +433,7 @@ async fn a_follower_redirects_and_a_minority_refuses_writes() {
         }
     };
     assert_eq!(refused.code(), ErrorCode::NoLeader);
-    assert_eq!(records(alone.store()), 1, "reads continue");
+    assert_eq!(records(alone.store()), count, "reads continue");
     cluster.stop(follower).await;
 }
 
@@ -373,12 +496,7 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_contin
         cluster.put(nonce).await;
     }
     cluster.wait_agreed().await;
-    if cluster.leader().await == follower {
-        cluster.nodes[&follower]
-            .transfer_leadership(1)
-            .await
-            .unwrap();
-    }
+    cluster.lead(1).await;
     // Only the network isolates the follower. It is not closed, so its readers remain.
     let reader = {
         let store = cluster.nodes[&follower].store();
@@ -417,13 +535,8 @@ async fn a_node_that_lacks_purged_entries_gets_a_snapshot_and_its_readers_contin
 
     // An empty directory joins under a new number. Then all nodes reopen from their disks.
     cluster.add(4).await;
-    let member = cluster.members[&4].clone();
-    let leader = cluster.leader().await;
-    cluster.nodes[&leader].add_learner(4, member).await.unwrap();
-    cluster.nodes[&leader]
-        .change_voters([1, 2, 3, 4])
-        .await
-        .unwrap();
+    cluster.add_learner(4).await;
+    cluster.change_voters(&[1, 2, 3, 4]).await;
     cluster.put(1002).await;
     cluster.wait_agreed().await;
     for node in 1..=4 {
@@ -490,33 +603,39 @@ async fn retention_gives_all_nodes_the_same_first_record() {
     for nonce in 2..=100 {
         cluster.put(nonce).await;
         if nonce % 7 == 0 {
+            cluster.lead(leader).await;
             cluster.retain(followers[0]).await;
         }
     }
     assert_eq!(cluster.first().await, 1, "a follower trims nothing");
+    cluster.lead(leader).await;
     cluster.retain(leader).await;
     for nonce in 101..=130 {
         cluster.put(nonce).await;
     }
+    cluster.lead(leader).await;
     assert_eq!(cluster.retain(leader).await, 1);
     assert_eq!(
         cluster.first().await,
         101,
         "the first record is after a segment of the leader"
     );
+    cluster.lead(leader).await;
     assert!(cluster.retain(followers[0]).await > 10);
     assert_eq!(cluster.retain(followers[1]).await, 0);
     assert_eq!(cluster.first().await, 101);
 
     // A new leader continues.
     cluster.stop(leader).await;
+    let next = cluster.leader().await;
     let mut nonce = 131;
     for _ in 0..2 {
         for _ in 0..30 {
             cluster.put(nonce).await;
             nonce += 1;
         }
-        cluster.retain(cluster.leader().await).await;
+        cluster.lead(next).await;
+        cluster.retain(next).await;
     }
     let first = cluster.first().await;
     assert!(first > 130, "{first}");
@@ -532,9 +651,7 @@ async fn retention_gives_all_nodes_the_same_first_record() {
         cluster.purge(node).await;
     }
     cluster.add(4).await;
-    let member = cluster.members[&4].clone();
-    let leader = cluster.leader().await;
-    cluster.nodes[&leader].add_learner(4, member).await.unwrap();
+    cluster.add_learner(4).await;
     assert_eq!(cluster.first().await, first);
     assert!(cluster.nodes[&4].status().purged.is_some());
     for node in 1..=4 {
@@ -724,30 +841,27 @@ async fn impossible_joins_are_refused_without_effect() {
     assert_eq!(cluster.nodes[&leader].status().members.len(), 3);
     cluster.put(2).await;
 
-    // No node listens at this address: a learner that never catches up blocks no write.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nowhere = port.local_addr().unwrap().to_string();
-    drop(port);
-    let added = request_join(&peer, &join_request(&nowhere)).await.unwrap();
-    assert_eq!(cluster.nodes[&leader].status().members.len(), 4);
+    // A learner that never catches up blocks no write.
+    let added = request_join(&peer, &join_request(NOWHERE)).await.unwrap();
+    cluster.wait_members(4).await;
     cluster.put(3).await;
-    cluster.nodes[&leader].remove(added.node).await.unwrap();
+    cluster.remove(added.node).await;
     // The number was removed, so the directory cannot join again under it.
     let text = request_join(&peer, &known(added.node, CLUSTER))
         .await
         .unwrap_err();
     assert!(text.contains("it was removed"), "{text}");
     // An empty directory cannot join under it either, even if other members were removed later.
-    let mut again = join_request(&nowhere);
+    let mut again = join_request(NOWHERE);
     let newer = request_join(&peer, &again).await.unwrap();
-    cluster.nodes[&leader].remove(newer.node).await.unwrap();
+    cluster.remove(newer.node).await;
     for number in [added.node, newer.node] {
         again.node = Some(number);
         let text = request_join(&peer, &again).await.unwrap_err();
         let expected = format!("node {number} was removed, and a number is used once");
         assert!(text.contains(&expected), "{text}");
     }
-    assert_eq!(cluster.nodes[&leader].status().members.len(), 3);
+    cluster.wait_members(3).await;
     cluster.put(4).await;
     cluster.wait_agreed().await;
     for node in 1..=3 {
@@ -786,25 +900,22 @@ async fn a_reserved_number_is_named_to_an_empty_directory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn impossible_changes_are_refused_without_effect() {
     let mut cluster = Cluster::start(1, CLUSTER).await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nowhere = port.local_addr().unwrap().to_string();
-    drop(port);
     let alone = cluster.members.clone();
     let mut members = alone.clone();
     let unreachable = Member {
-        peer: nowhere.clone(),
+        peer: NOWHERE.to_owned(),
         ..Member::default()
     };
     members.insert(2, unreachable);
     let refused = cluster.nodes[&1].initialize(members).await.unwrap_err();
     assert!(
-        matches!(&refused, NodeError::Unreachable(text) if text.contains(&nowhere)),
+        matches!(&refused, NodeError::Unreachable(text) if text.contains(NOWHERE)),
         "{refused}"
     );
     cluster.nodes[&1].initialize(alone).await.unwrap();
     cluster.create().await;
     let node = &cluster.nodes[&1];
-    let learner = node.reserve(&nowhere).await.unwrap();
+    let learner = node.reserve(NOWHERE).await.unwrap();
     for (refused, expected) in [
         (node.remove(1).await, "node 1 is the only voter"),
         (node.remove(7).await, "node 7 is not a member"),
@@ -816,7 +927,7 @@ async fn impossible_changes_are_refused_without_effect() {
             "is not a peer address",
         ),
         (
-            node.reserve(&nowhere).await.map(drop),
+            node.reserve(NOWHERE).await.map(drop),
             "has the peer address",
         ),
     ] {
@@ -840,26 +951,27 @@ async fn a_voter_that_the_majority_needs_is_not_removed() {
     let [lost, other] = [leader % 3 + 1, (leader + 1) % 3 + 1];
     cluster.stop(lost).await;
     cluster.put(2).await;
-    let refused = [
-        cluster.nodes[&leader].remove(other).await,
-        cluster.nodes[&leader].change_voters([leader, lost]).await,
-    ];
-    for refused in refused {
-        let text = refused.unwrap_err().to_string();
-        assert!(text.contains(&format!("do not answer: {lost};")), "{text}");
-    }
+    let silent = format!("do not answer: {lost};");
+    let remove = async |node: &Node| node.remove(other).await;
+    cluster.refused_at_leader(&silent, &remove).await;
+    let change = async |node: &Node| node.change_voters([leader, lost]).await;
+    cluster.refused_at_leader(&silent, &change).await;
     // The unreachable node does not become the leader either: the election would stop the writes.
-    let term = cluster.nodes[&leader].status().term;
-    let refused = cluster.nodes[&leader].transfer_leadership(lost).await;
-    let refused = refused.unwrap_err();
     let why = format!("node {lost} does not answer");
-    assert!(
-        matches!(&refused, NodeError::NotReady(text) if text.contains(&why)),
-        "{refused}"
-    );
-    assert_eq!(cluster.nodes[&leader].status().term, term);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let node = &cluster.nodes[&cluster.leader().await];
+        let term = node.status().term;
+        let refused = node.transfer_leadership(lost).await.unwrap_err();
+        let is_unready = matches!(&refused, NodeError::NotReady(text) if text.contains(&why));
+        if is_unready && node.status().term == term {
+            break;
+        }
+        // Another election may have ended meanwhile, but not in each attempt.
+        assert!(Instant::now() < end, "{refused} in term {term}");
+    }
     cluster.put(3).await;
-    cluster.nodes[&leader].remove(lost).await.unwrap();
+    cluster.remove(lost).await;
     cluster.put(4).await;
     cluster.wait_agreed().await;
     // The members report the removal to the removed node.
@@ -921,25 +1033,20 @@ async fn a_lost_disk_is_refused_and_replaced_under_a_new_number() {
     assert!(status.members.is_empty(), "{status:?}");
     empty.close().await.unwrap();
 
-    cluster.nodes[&leader].remove(lost).await.unwrap();
+    cluster.remove(lost).await;
     cluster.add(4).await;
-    let member = cluster.members[&4].clone();
-    cluster.nodes[&leader].add_learner(4, member).await.unwrap();
-    let voters = [1, 2, 3, 4].into_iter().filter(|node| *node != lost);
-    cluster.nodes[&leader].change_voters(voters).await.unwrap();
+    cluster.add_learner(4).await;
+    let third = lost % 3 + 1;
+    cluster.change_voters(&[leader, third, 4]).await;
     cluster.put(4).await;
     cluster.wait_agreed().await;
     // The number of a removed node is never used again, for voters and learners.
-    let third = lost % 3 + 1;
     let peer = cluster.members[&leader].peer.clone();
-    let learner = cluster.nodes[&leader].reserve("127.0.0.1:2").await.unwrap();
-    let unready = cluster.nodes[&leader].change_voters([leader, third, 4, learner]);
-    let unready = unready.await.unwrap_err().to_string();
-    assert!(
-        unready.contains(&format!("node {learner} has entry 0")),
-        "{unready}"
-    );
-    cluster.nodes[&leader].remove(learner).await.unwrap();
+    let learner = cluster.reserve(NOWHERE).await;
+    let change = async |node: &Node| node.change_voters([leader, third, 4, learner]).await;
+    let unready = format!("node {learner} has entry 0");
+    cluster.refused_at_leader(&unready, &change).await;
+    cluster.remove(learner).await;
     for removed in [lost, learner] {
         let mut empty = join_request("127.0.0.1:1");
         empty.node = Some(removed);
@@ -1011,7 +1118,7 @@ async fn nodes_join_a_copy_of_a_lost_cluster_even_if_they_stop_after_the_snapsho
         let mut new = Cluster::start(0, CLUSTER).await;
         let directory = new.directory(1);
         std::fs::rename(&from, &directory).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = new.listen().await;
         let peer = listener.local_addr().unwrap().to_string();
         let member = join_request(&peer).member;
         new.members.insert(1, member.clone());
@@ -1028,7 +1135,7 @@ async fn nodes_join_a_copy_of_a_lost_cluster_even_if_they_stop_after_the_snapsho
         new.open(1, listener).await;
         assert_eq!(new.leader().await, 1);
 
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = new.listen().await;
         let own = listener.local_addr().unwrap();
         let joined = request_join(&peer, &join_request(&own.to_string()))
             .await
