@@ -134,6 +134,18 @@ impl BatchBuilder {
         self.can_omit = false;
     }
 
+    /// Adds the items of another batch. The caller ensures that the sums of the items and of their
+    /// bytes are within the limits of a batch.
+    pub fn append(&mut self, other: &Self) {
+        // The first item of a batch omits no field.
+        self.items.extend_from_slice(&other.items);
+        self.count += other.count;
+        self.client = other.client;
+        self.nonce = other.nonce;
+        self.topic.clone_from(&other.topic);
+        self.can_omit = other.can_omit;
+    }
+
     /// Adds all intentions of one call, or none of them. The error contains the index of the
     /// rejected intention, from 0.
     pub fn push_all(
@@ -190,7 +202,7 @@ impl BatchBuilder {
             return Err(too_many);
         }
         let start = self.items.len();
-        self.append(intention);
+        self.encode(intention);
         let item_bytes = self.items.len() - start;
         let fits = at_most("intention", item_bytes, ITEM_BYTES_MAX)
             .and_then(|()| at_most("batch", self.items.len(), BATCH_BYTES_HARD_MAX));
@@ -210,7 +222,7 @@ impl BatchBuilder {
     }
 
     #[inline]
-    fn append(&mut self, intention: &Intention<'_>) {
+    fn encode(&mut self, intention: &Intention<'_>) {
         let first = !self.can_omit;
         let mut flags = 0;
         let mut set = |condition: bool, bit: u8| {

@@ -98,14 +98,18 @@ impl Waiters {
                 mut pending,
                 time_ms,
             } = *batch;
-            engine
+            let is_costly = engine
                 .queue
                 .report_fuel(&engine.machine, &pending, time_ms, outcomes);
             complete_waiters(outcomes, &mut pending.waiters);
             let is_slow = pending.slow.is_some();
             engine.queue.recycle(pending);
             // Providers answer a batch after its apply, and before the next apply.
-            let apply_time = Duration::from_nanos(engine.counters.apply_ns.get());
+            let apply_time = if is_costly {
+                Duration::from_nanos(engine.counters.apply_ns.get())
+            } else {
+                Duration::ZERO
+            };
             engine.queue.completed(is_slow.then_some(apply_time));
         }
     }

@@ -75,6 +75,28 @@ pub(crate) struct Pending {
     destroys: usize,
 }
 
+impl Pending {
+    /// Whether a batch of the slow lane has room for these bytes, items and calls of programs.
+    fn has_room(&self, bytes: usize, items: usize, calls: usize) -> bool {
+        self.builder.bytes() + bytes <= BATCH_BYTES_MAX
+            && self.builder.len() + items <= BATCH_ITEMS_MAX
+            && self.calls + calls <= SLOW_BATCH_CALLS_MAX
+    }
+
+    /// Adds all items and waiters of a batch of the same flow, which is empty afterwards.
+    fn join(&mut self, other: &mut Self) {
+        self.builder.append(&other.builder);
+        self.waiters.append(&mut other.waiters);
+        self.prepared.append(&mut other.prepared);
+        self.rejections.append(&mut other.rejections);
+        self.calls += other.calls;
+        self.destroys += other.destroys;
+        if let (Some((_, expected)), Some((_, more))) = (&mut self.slow, &other.slow) {
+            *expected = expected.saturating_add(*more);
+        }
+    }
+}
+
 /// The compiled program of an intention that is not applied yet.
 pub(crate) struct PreparedProgram {
     pub(crate) program: Box<dyn Program>,
@@ -249,25 +271,63 @@ impl Inner {
         refused
     }
 
-    /// Appends the next batches of the slow lane to `batches`, for one sync.
-    fn take_slow(&mut self, batches: &mut VecDeque<Pending>) {
+    /// Appends the next batches of the slow lane to `batches`, for one sync. With `may_join`, calls
+    /// of one topic share a batch.
+    fn take_slow(&mut self, batches: &mut VecDeque<Pending>, may_join: bool) {
         let mut fuel = 0_u64;
-        while let Some(cost) = self.slow.next_cost() {
+        while let Some(number) = self.slow.first() {
+            let cost = self.price(number);
             if fuel > 0 && fuel.saturating_add(cost) > SLOW_BATCH_FUEL {
                 break;
             }
-            let Some(mut pending) = self.slow.pop() else {
-                break;
-            };
-            self.slow_bytes -= pending.builder.bytes();
-            // A part of this call failed: the other parts must not be executed.
-            if !pending.waiters.iter_mut().all(|(_, slot)| slot.begin()) {
-                self.destroys -= pending.destroys;
+            let topic: Option<Box<str>> = self.slow.only_topic(number).map(Box::from);
+            let Some(mut batch) = self.take_call(number, cost) else {
                 continue;
-            }
+            };
             fuel = fuel.saturating_add(cost);
-            batches.push_back(pending);
+            while let Some(topic) = topic.as_deref().filter(|_| may_join)
+                && let Some(number) = self.slow.first_of(topic)
+                && let Some((next, _)) = self.slow.get(number)
+                && batch.has_room(next.builder.bytes(), next.builder.len(), next.calls)
+            {
+                let cost = self.price(number);
+                if fuel.saturating_add(cost) > SLOW_BATCH_FUEL {
+                    break;
+                }
+                if let Some(mut next) = self.take_call(number, cost) {
+                    fuel = fuel.saturating_add(cost);
+                    batch.join(&mut next);
+                    self.keep_spare(next);
+                }
+            }
+            batches.push_back(batch);
         }
+    }
+
+    /// Returns the expected fuel of a call in the slow lane. At its arrival, the fuel of a new
+    /// program was unknown; meanwhile, calls before it may have used less.
+    fn price(&self, number: u64) -> u64 {
+        let Some((pending, cost)) = self.slow.get(number) else {
+            unreachable!("a call that is ready is in the lane");
+        };
+        let topic = self.slow.only_topic(number);
+        let fuel = topic.and_then(|topic| self.costs.fuel_of_calls(topic, pending.calls));
+        fuel.map_or(cost, |fuel| fuel.min(cost))
+    }
+
+    /// Removes a ready call from the slow lane. `None` if a part of the call has failed: the other
+    /// parts must not be executed.
+    fn take_call(&mut self, number: u64, cost: u64) -> Option<Pending> {
+        let mut pending = self.slow.take(number, cost)?;
+        self.slow_bytes -= pending.builder.bytes();
+        if !pending.waiters.iter_mut().all(|(_, slot)| slot.begin()) {
+            self.destroys -= pending.destroys;
+            return None;
+        }
+        if let Some((_, expected)) = &mut pending.slow {
+            *expected = cost;
+        }
+        Some(pending)
     }
 
     /// Releases the held calls of topics for which `is_done` returns true.
@@ -284,6 +344,18 @@ impl Inner {
 
     fn spare(&mut self) -> Pending {
         self.spare.pop().unwrap_or_default()
+    }
+
+    /// Retains the memory of a batch for a later batch.
+    fn keep_spare(&mut self, mut pending: Pending) {
+        if self.spare.len() < 4 {
+            pending.builder.clear(SPARE_BYTES);
+            pending.waiters.clear();
+            pending.prepared.clear();
+            pending.rejections.clear();
+            (pending.slow, pending.calls, pending.destroys) = (None, 0, 0);
+            self.spare.push(pending);
+        }
     }
 }
 
@@ -521,7 +593,7 @@ impl Queue {
                 *expected += part.fuel;
             }
             inner.slow_bytes += added;
-            inner.slow.join(number, &part.names, part.flow, part.fuel);
+            inner.slow.join(number, &part.names, part.fuel);
             return Ok(());
         }
         let mut batches = Vec::new();
@@ -566,10 +638,8 @@ impl Queue {
             .then(|| inner.slow.joinable(&part.names, part.fuel, SLOW_BATCH_FUEL))
             .flatten()?;
         let last = inner.slow.get_mut(number);
-        let fits = last.builder.bytes() + part.size_hint() <= BATCH_BYTES_MAX
-            && last.builder.len() + part.intentions.len() <= BATCH_ITEMS_MAX
-            && last.calls + part.calls <= SLOW_BATCH_CALLS_MAX;
-        fits.then_some(number)
+        last.has_room(part.size_hint(), part.intentions.len(), part.calls)
+            .then_some(number)
     }
 
     /// Wakes the commit thread if it sleeps although work is ready.
@@ -675,7 +745,7 @@ impl Queue {
         }
         // A slow batch must not overtake earlier calls of the quick lane.
         if inner.batches.is_empty() && self.is_slow_due(&inner, slow_due) {
-            inner.take_slow(&mut batches);
+            inner.take_slow(&mut batches, !self.one_call_per_batch);
         }
         let work = Work {
             batches,
@@ -706,17 +776,10 @@ impl Queue {
     }
 
     /// Retains the memory of a completed batch for a later batch.
-    pub(crate) fn recycle(&self, mut pending: Pending) {
+    pub(crate) fn recycle(&self, pending: Pending) {
         let mut inner = self.inner.lock();
         inner.destroys -= pending.destroys;
-        if inner.spare.len() < 4 {
-            pending.builder.clear(SPARE_BYTES);
-            pending.waiters.clear();
-            pending.prepared.clear();
-            pending.rejections.clear();
-            (pending.slow, pending.calls, pending.destroys) = (None, 0, 0);
-            inner.spare.push(pending);
-        }
+        inner.keep_spare(pending);
     }
 
     /// Registers the programs of topics after an open, each with the fuel limit of a call. If a

@@ -77,8 +77,8 @@ impl Applier {
         let mut batches = batches.into_iter();
         while let Some((mut pending, time_ms)) = batches.next() {
             let (is_slow, start) = (pending.slow.is_some(), Instant::now());
-            let fuel = match self.apply(&mut pending, time_ms) {
-                Ok(fuel) => fuel,
+            let (fuel, is_costly) = match self.apply(&mut pending, time_ms) {
+                Ok(used) => used,
                 Err(error) => {
                     let error = self.engine.poison(error).in_doubt();
                     let rest = batches.map(|(pending, _)| pending);
@@ -93,15 +93,16 @@ impl Applier {
             self.topics.write_out();
             let time = start.elapsed();
             self.cost.add(fuel, time + self.engine.take_compile_time());
-            if is_slow {
+            // Calls that turned out to be cheap delay others no more than those of the quick lane.
+            if is_slow && is_costly {
                 self.slow_time += time;
             }
         }
         Ok(())
     }
 
-    /// Returns the fuel that programs used.
-    fn apply(&mut self, pending: &mut Pending, time_ms: u64) -> Result<u64, StoreError> {
+    /// Returns the fuel that programs used, and whether a call was costly.
+    fn apply(&mut self, pending: &mut Pending, time_ms: u64) -> Result<(u64, bool), StoreError> {
         let batch = Batch {
             count: to_u32(
                 pending.builder.len(),
@@ -115,13 +116,13 @@ impl Applier {
         outcomes.clear();
         self.run(self.applied.next(), &batch, &mut outcomes)?;
         let engine = &self.engine;
-        engine
+        let is_costly = engine
             .queue
             .report_fuel(&engine.machine, pending, time_ms, &outcomes);
         complete_waiters(&outcomes, &mut pending.waiters);
         let fuel = fuel_of(&outcomes);
         self.outcomes = outcomes;
-        Ok(fuel)
+        Ok((fuel, is_costly))
     }
 
     /// Applies a batch in portions and publishes its records.

@@ -5,7 +5,7 @@ use weir_core::exact::to_u32;
 use weir_core::machine::Machine;
 use weir_core::{Batch, Effect, Outcome, OutcomeRun, Outcomes};
 
-use super::cost::{FuelUse, fuel_of_a_call};
+use super::cost::{COSTLY_FUEL, FuelUse, fuel_of_a_call};
 use super::{Pending, Queue};
 use crate::fair_lock::FairRwLock;
 
@@ -50,16 +50,17 @@ impl<'a> AppliedCost<'a> {
 
 impl Queue {
     /// Reports the fuel that the calls of an applied batch used to the cost model. Runs before the
-    /// callers get their verdicts: the estimates are then current for their next calls.
+    /// callers get their verdicts: the estimates are then current for their next calls. Returns
+    /// whether the batch had a costly call or a start of a program.
     pub(crate) fn report_fuel(
         &self,
         machine: &FairRwLock<Machine>,
         pending: &Pending,
         time_ms: u64,
         outcomes: &Outcomes,
-    ) {
+    ) -> bool {
         if pending.calls == 0 {
-            return;
+            return false;
         }
         let batch = Batch {
             count: to_u32(
@@ -82,6 +83,9 @@ impl Queue {
             }
         }
         self.update_costs(&costs, pending.slow.as_ref(), fuel_of(outcomes));
+        let is_costly =
+            |cost: &AppliedCost<'_>| cost.change != Change::None || cost.used.most >= COSTLY_FUEL;
+        costs.iter().any(is_costly)
     }
 
     /// Updates the cost model after a batch was applied. `slow` is the flow of the batch in the

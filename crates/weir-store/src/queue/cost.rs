@@ -114,6 +114,13 @@ impl CostModel {
         }
     }
 
+    /// Returns the expected fuel of calls of a topic; `None` if they call no program.
+    pub(super) fn fuel_of_calls(&self, topic: &str, calls: usize) -> Option<u64> {
+        let cost = self.topics.get(topic).filter(|cost| cost.has_program)?;
+        let fuel = cost.fuel.saturating_mul(calls as u64);
+        (calls > 0).then_some(fuel.max(PLAIN_FUEL))
+    }
+
     /// Registers a queued program start in a topic. Keeps the estimate if the topic has a program.
     pub(super) fn starting(&mut self, topic: &str, fuel_max: u64) {
         match self.topics.get_mut(topic) {

@@ -1,9 +1,9 @@
 //! The slow lane: a fair queue of calls that are expected to be costly.
 //!
 //! Each call belongs to one flow (a topic) and has an expected cost in fuel. The lane is a
-//! start-time fair queue: a call gets a start tag when it arrives, and the lane returns the call
-//! with the smallest tag. Each flow gets an equal share of fuel, also if many calls wait in
-//! another flow.
+//! start-time fair queue: a call gets a start tag when no call before it in its lists is left, and
+//! the call with the smallest tag is the first. Each flow gets an equal share of fuel, also if many
+//! calls wait in another flow.
 //!
 //! Invariants:
 //!
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use weir_core::ClientId;
 
-/// Bound on the flows that are remembered without a waiting call. Above it, [`Lane::pop`] removes
+/// Bound on the flows that are remembered without a waiting call. Above it, [`Lane::take`] removes
 /// the flows that have no debt.
 const IDLE_FLOWS_MAX: usize = 1024;
 
@@ -41,9 +41,12 @@ struct WaitList {
 struct Entry<T> {
     work: T,
     names: Names,
+    flow: Box<str>,
     /// Number of lists in which another call is before this one, plus the held topics of this call.
     blocked: usize,
-    start: u64,
+    /// Start tag; `None` until the call was ready once.
+    start: Option<u64>,
+    /// Expected cost. The flow is charged when the call gets its start tag.
     cost: u64,
 }
 
@@ -62,7 +65,7 @@ pub(super) struct Lane<T> {
     ready: BTreeSet<(u64, u64)>,
     /// The earliest start tag of the next call of each flow.
     finish: HashMap<Box<str>, u64>,
-    /// The largest start tag of a call that was returned.
+    /// The largest start tag of a call that was taken.
     virtual_time: u64,
 }
 
@@ -138,36 +141,51 @@ impl<T> Lane<T> {
     }
 
     /// Registers the names and the cost that were added to a [joinable](Self::joinable) call.
-    pub(super) fn join(&mut self, number: u64, names: &Names, flow: &str, cost: u64) {
-        let finish = self.finish.entry(Box::from(flow)).or_default();
-        *finish = finish.saturating_add(cost);
+    pub(super) fn join(&mut self, number: u64, names: &Names, cost: u64) {
         self.add_to_lists(number, names);
         let entry = self.entry(number);
         entry.cost = entry.cost.saturating_add(cost);
         entry.names.topics.extend(names.topics.iter().cloned());
         entry.names.clients.extend(&names.clients);
+        if entry.start.is_some() {
+            let flow = entry.flow.clone();
+            self.correct(&flow, 0, cost);
+        }
     }
 
     /// Adds a call.
     pub(super) fn push(&mut self, work: T, names: Names, flow: &str, cost: u64) {
         let number = self.next;
         self.next += 1;
-        let finish = self.finish.entry(Box::from(flow)).or_default();
-        let start = self.virtual_time.max(*finish);
-        *finish = start.saturating_add(cost);
         let held = names.topics.intersection(&self.held).count();
         let blocked = self.add_to_lists(number, &names) + held;
-        if blocked == 0 {
-            self.ready.insert((start, number));
-        }
         let entry = Entry {
             work,
             names,
+            flow: Box::from(flow),
             blocked,
-            start,
+            start: None,
             cost,
         };
         self.entries.insert(number, entry);
+        if blocked == 0 {
+            self.make_ready(number);
+        }
+    }
+
+    /// Makes a call that is not blocked available. Charges its flow if the call gets its start tag
+    /// now.
+    fn make_ready(&mut self, number: u64) {
+        let Some(entry) = self.entries.get_mut(&number) else {
+            return;
+        };
+        let start = *entry.start.get_or_insert_with(|| {
+            let finish = self.finish.entry(entry.flow.clone()).or_default();
+            let start = self.virtual_time.max(*finish);
+            *finish = start.saturating_add(entry.cost);
+            start
+        });
+        self.ready.insert((start, number));
     }
 
     /// Adds a call at the end of its lists. Returns the number of lists in which another call is
@@ -207,7 +225,9 @@ impl<T> Lane<T> {
         {
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.blocked += 1;
-                self.ready.remove(&(entry.start, *number));
+                if let Some(start) = entry.start {
+                    self.ready.remove(&(start, *number));
+                }
             }
         }
     }
@@ -217,28 +237,26 @@ impl<T> Lane<T> {
         if !self.held.remove(topic) {
             return;
         }
-        for number in self
-            .topics
-            .get(topic)
-            .into_iter()
-            .flat_map(|list| &list.calls)
-        {
-            if let Some(entry) = self.entries.get_mut(number) {
-                entry.blocked -= 1;
-                if entry.blocked == 0 {
-                    self.ready.insert((entry.start, *number));
-                }
+        let waiting = self.topics.get(topic).map(|list| list.calls.clone());
+        for number in waiting.into_iter().flatten() {
+            self.unblock(number);
+        }
+    }
+
+    /// Removes one reason for which a call waits.
+    fn unblock(&mut self, number: u64) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.blocked -= 1;
+            if entry.blocked == 0 {
+                self.make_ready(number);
             }
         }
     }
 
-    /// Returns the held topic whose first call has the smallest start tag. `None` if no call waits
-    /// for a held topic.
+    /// Returns the held topic whose first call has waited longest. `None` if no call waits for a
+    /// held topic.
     pub(super) fn held_first(&self) -> Option<&str> {
-        let first = |topic: &str| {
-            let number = self.topics.get(topic)?.calls.front()?;
-            self.entries.get(number).map(|entry| (entry.start, *number))
-        };
+        let first = |topic: &str| self.topics.get(topic)?.calls.front().copied();
         let waited_for = self
             .held
             .iter()
@@ -246,21 +264,43 @@ impl<T> Lane<T> {
         waited_for.min().map(|(_, topic)| topic.as_ref())
     }
 
-    /// Whether [`pop`](Self::pop) would return a call.
+    /// Whether a call is ready to be taken.
     pub(super) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Returns the cost of the call that [`pop`](Self::pop) would return.
-    pub(super) fn next_cost(&self) -> Option<u64> {
-        let (_, number) = self.ready.first()?;
-        self.entries.get(number).map(|entry| entry.cost)
+    /// Returns the number of the next call in the fair order.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.ready.first().map(|(_, number)| *number)
     }
 
-    /// Removes and returns the next call in the fair order.
-    pub(super) fn pop(&mut self) -> Option<T> {
-        let (start, number) = self.ready.first().copied()?;
-        self.virtual_time = self.virtual_time.max(start);
+    /// Returns the first call of a topic, if it is ready and of only this topic.
+    pub(super) fn first_of(&self, topic: &str) -> Option<u64> {
+        let number = *self.topics.get(topic)?.calls.front()?;
+        let is_ready = self.entries.get(&number)?.blocked == 0;
+        (is_ready && self.only_topic(number) == Some(topic)).then_some(number)
+    }
+
+    /// Returns the topic of a call that names no other topic and starts no program.
+    pub(super) fn only_topic(&self, number: u64) -> Option<&str> {
+        let entry = self.entries.get(&number)?;
+        let is_of_flow = entry.names.topics.iter().eq([&entry.flow]);
+        (is_of_flow && entry.names.starts.is_empty()).then_some(&entry.flow)
+    }
+
+    /// Returns a call and its expected cost.
+    pub(super) fn get(&self, number: u64) -> Option<(&T, u64)> {
+        let entry = self.entries.get(&number)?;
+        Some((&entry.work, entry.cost))
+    }
+
+    /// Removes and returns a call that is ready. Its flow is charged `cost` instead of the cost
+    /// that was expected when the call was added.
+    pub(super) fn take(&mut self, number: u64, cost: u64) -> Option<T> {
+        let entry = self.entries.get(&number)?;
+        self.virtual_time = self.virtual_time.max(entry.start?);
+        let (flow, expected) = (entry.flow.clone(), entry.cost);
+        self.correct(&flow, expected, cost);
         let work = self.remove(number)?;
         let is_large = self.finish.len() > 2 * self.entries.len() + IDLE_FLOWS_MAX;
         if is_large {
@@ -282,7 +322,9 @@ impl<T> Lane<T> {
 
     fn remove(&mut self, number: u64) -> Option<T> {
         let entry = self.entries.remove(&number)?;
-        self.ready.remove(&(entry.start, number));
+        if let Some(start) = entry.start {
+            self.ready.remove(&(start, number));
+        }
         let mut unblocked = Vec::new();
         let mut remove_from = |list: &mut WaitList| {
             if list.calls.front() == Some(&number) {
@@ -315,12 +357,7 @@ impl<T> Lane<T> {
             self.divided_calls.remove(divided_call);
         }
         for number in unblocked {
-            if let Some(entry) = self.entries.get_mut(&number) {
-                entry.blocked -= 1;
-                if entry.blocked == 0 {
-                    self.ready.insert((entry.start, number));
-                }
-            }
+            self.unblock(number);
         }
         Some(entry.work)
     }
@@ -347,8 +384,14 @@ mod tests {
         }
     }
 
+    fn pop(lane: &mut Lane<&'static str>) -> Option<&'static str> {
+        let number = lane.first()?;
+        let (_, cost) = lane.get(number).unwrap();
+        lane.take(number, cost)
+    }
+
     fn order(lane: &mut Lane<&'static str>) -> Vec<&'static str> {
-        std::iter::from_fn(|| lane.pop()).collect()
+        std::iter::from_fn(|| pop(lane)).collect()
     }
 
     #[test]
@@ -373,7 +416,7 @@ mod tests {
             lane.push("costly", names(&["costly"], &[]), "costly", 900);
             lane.push("cheap", names(&["cheap"], &[]), "cheap", 100);
         }
-        let first: Vec<_> = std::iter::from_fn(|| lane.pop()).take(50).collect();
+        let first: Vec<_> = std::iter::from_fn(|| pop(&mut lane)).take(50).collect();
         let costly = first.iter().filter(|one| **one == "costly").count();
         assert_eq!(
             costly, 5,
@@ -385,12 +428,44 @@ mod tests {
     fn a_flow_that_used_less_than_expected_gets_its_unused_share_back() {
         let mut lane = Lane::default();
         lane.push("refused", names(&["a"], &[]), "a", 1_000);
-        assert_eq!(lane.pop(), Some("refused"));
+        assert_eq!(pop(&mut lane), Some("refused"));
         lane.correct("a", 1_000, 0);
         lane.push("b", names(&["b"], &[]), "b", 10);
         lane.push("b", names(&["b"], &[]), "b", 10);
         lane.push("a", names(&["a"], &[]), "a", 10);
         assert_eq!(order(&mut lane), ["b", "a", "b"]);
+    }
+
+    #[test]
+    fn a_call_that_costs_less_than_expected_at_its_arrival_is_charged_less() {
+        let mut lane = Lane::default();
+        for _ in 0..3 {
+            lane.push("new", names(&["new"], &[]), "new", 1_000);
+        }
+        for _ in 0..3 {
+            lane.push("old", names(&["old"], &[]), "old", 100);
+        }
+        let first = lane.first().unwrap();
+        assert_eq!(lane.only_topic(first), Some("new"));
+        lane.take(first, 10);
+        let second = lane.first_of("new").unwrap();
+        lane.take(second, 10);
+        // The third one has the tag 20.
+        assert_eq!(order(&mut lane), ["old", "new", "old", "old"]);
+    }
+
+    #[test]
+    fn only_a_ready_call_of_one_topic_is_the_first_of_its_topic() {
+        let mut lane = Lane::default();
+        lane.push("1", names(&["a"], &[1]), "a", 10);
+        lane.push("2", names(&["b"], &[1]), "b", 10);
+        lane.push("3", names(&["c", "d"], &[]), "c", 10);
+        assert_eq!(lane.first_of("a"), Some(0));
+        assert_eq!(lane.first_of("b"), None, "after a call of its client");
+        assert_eq!(lane.first_of("c"), None, "of two topics");
+        assert_eq!(lane.first_of("e"), None);
+        lane.hold("a");
+        assert_eq!(lane.first_of("a"), None);
     }
 
     #[test]
@@ -436,9 +511,9 @@ mod tests {
         assert_eq!(lane.joinable(&one, 91, 100), None, "too costly together");
         let number = lane.joinable(&one, 90, 100).unwrap();
         *lane.get_mut(number) = "joined";
-        lane.join(number, &one, "a", 90);
+        lane.join(number, &one, 90);
         assert_eq!(lane.joinable(&names(&["new"], &[]), 1, 100), None);
-        assert_eq!(lane.next_cost(), Some(100));
+        assert_eq!(lane.get(number).unwrap().1, 100);
         assert_eq!(order(&mut lane), ["joined", "other"]);
         assert!(!lane.has_client(ClientId([8; 16])));
     }
