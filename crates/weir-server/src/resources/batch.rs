@@ -29,7 +29,7 @@ use weir_core::limits::{CALL_ITEMS_MAX, TXN_OPS_MAX};
 use self::cursor::Cursor;
 use self::item::{Item, Mode, Position, Reader, bad};
 use self::stream::ItemStream;
-use self::summary::{Summary, answer};
+use self::summary::answer;
 pub(crate) use self::transaction::transaction;
 use self::transaction::{run_atomic, too_many};
 use self::writer::Writer;
@@ -165,14 +165,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
         reservation.cover(body.len() * 2).await.map_err(busy)?;
         return run_whole(edge, call, &reader, &body, atomic.then_some(conditions)).await;
     }
-    let mut writer = Writer {
-        edge,
-        call,
-        session: Session::counted(edge, call, b"")?,
-        items: Vec::new(),
-        bytes: 0,
-        summary: Summary::default(),
-    };
+    let mut writer = Writer::new(edge, call, Session::counted(edge, call, b"")?);
     let mut stream = ItemStream {
         input,
         reservation: Reservation::new(&edge.shared.admission.bodies),
@@ -183,7 +176,16 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     // The position of the next item.
     let mut position = Position { line: 1, byte: 0 };
     let failed = loop {
-        let pending_bytes = writer.bytes;
+        // Items wait for more items only with a reservation, and for a slow client not long.
+        let bytes = stream.buffer.len() + writer.memory;
+        let is_covered = stream.reservation.try_cover(bytes);
+        let is_late = stream.is_arriving() && stream.reservation.is_held() && writer.is_old();
+        if (!is_covered || is_late)
+            && let Err(problem) = writer.flush().await
+        {
+            break Some(problem);
+        }
+        let pending_bytes = writer.memory;
         let (source, used) = match stream.item(framing, reader.value_max, pending_bytes).await {
             Ok(Some(found)) => found,
             Ok(None) => break None,
@@ -236,14 +238,7 @@ async fn run_whole(
         let session = Session::read(edge, call, body)?;
         return run_atomic(edge, call, session, &conditions, &items).await;
     }
-    let mut writer = Writer {
-        edge,
-        call,
-        session: Session::counted(edge, call, body)?,
-        items: Vec::new(),
-        bytes: 0,
-        summary: Summary::default(),
-    };
+    let mut writer = Writer::new(edge, call, Session::counted(edge, call, body)?);
     let mut failed = None;
     while failed.is_none() {
         let (own, whole) = (reader.clone(), body.clone());

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_core::{Intention, Operation};
@@ -214,6 +214,40 @@ fn a_client_that_sends_a_large_body_too_slowly_is_disconnected() {
     );
     client.send(&vec![b'x'; 300_000]);
     assert_eq!(client.reply(false).status, 408);
+}
+
+#[test]
+fn small_items_that_are_not_written_yet_use_the_budget() {
+    const ITEMS: usize = 9_000;
+    let world = with_topic(&[]);
+    let wait = |what: &str, is_reached: &dyn Fn() -> bool| {
+        let end = Instant::now() + TEST_TIMEOUT;
+        while !is_reached() {
+            assert!(Instant::now() < end, "{what}");
+        }
+    };
+    let used = || {
+        let status = world.ask("GET /v1/status", "", b"").json();
+        status["bodies_bytes"].as_u64().unwrap()
+    };
+    let mut client = world.client();
+    client.send(
+        b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\n\
+          Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n",
+    );
+    let lines = "1\n".repeat(ITEMS);
+    client.send(format!("{:x}\r\n{lines}\r\n", lines.len()).as_bytes());
+    wait("the items use no memory", &|| used() > 1 << 20);
+    // The client is slow, so the items no longer wait for others.
+    let first = world.store.topic("t").unwrap().last.0;
+    wait("the items are not written", &|| {
+        (&client.stream).write_all(b"2\r\n1\n\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        world.store.topic("t").unwrap().last.0 >= first + ITEMS as u64
+    });
+    wait("the memory is not free", &|| used() == 0);
+    client.send(b"0\r\n\r\n");
+    assert_eq!(client.reply(false).status, 201);
 }
 
 #[test]

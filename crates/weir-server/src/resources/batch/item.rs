@@ -27,6 +27,9 @@ pub(super) enum Mode {
     Records,
 }
 
+/// Memory of an item beside its texts: also of the allocation of its value.
+const ITEM_BYTES: usize = size_of::<Item>() + 32;
+
 /// The problem of a request that cannot be parsed.
 pub(super) fn bad(what: impl Into<String>) -> Problem {
     Problem::bad(what)
@@ -42,6 +45,14 @@ pub(super) struct Item {
     pub(super) expect: Vec<Condition>,
     /// Its position in the body.
     pub(super) position: Position,
+}
+
+impl Item {
+    /// Bytes of memory of the item.
+    pub(super) fn memory(&self) -> usize {
+        let texts = self.key.len() + self.value.len() + self.meta.len();
+        ITEM_BYTES + texts + size_of_val(self.expect.as_slice())
+    }
 }
 
 /// The position of an item in the body of a batch.

@@ -23,8 +23,13 @@ pub(super) struct ItemStream<'a> {
 }
 
 impl ItemStream<'_> {
+    /// Whether the next item may have to arrive first.
+    pub(super) fn is_arriving(&self) -> bool {
+        !self.is_end && matches!(self.input, Input::Source(_))
+    }
+
     /// Returns the position of the next item in the buffer, and how many bytes it used.
-    /// `pending_bytes` is the number of bytes of earlier items.
+    /// `pending_bytes` is the memory of earlier items.
     pub(super) async fn item(
         &mut self,
         framing: Framing,
@@ -57,7 +62,8 @@ impl ItemStream<'_> {
                 return Err(Problem::too_large("an item", value_max));
             }
             seen = self.buffer.len();
-            // Small items have no minimum rate, independent of their number.
+            // Items that were written use no memory.
+            self.reservation.shrink(seen + pending_bytes);
             let is_large = self.reservation.is_held();
             let piece = match &mut self.input {
                 Input::Whole(bytes) => {

@@ -5,6 +5,7 @@
 //! - No item after a refused item is written.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_core::limits::CALL_ITEMS_MAX;
@@ -21,17 +22,43 @@ use crate::resources::context::{Call, Edge, over_rate};
 use crate::resources::propose::{RefusedProposal, outcomes, propose_many};
 use crate::resources::session::Session;
 
+/// Age of items after which they no longer wait for more items, if they use memory of a budget.
+const AGE_MAX: Duration = Duration::from_secs(1);
+
 /// A batch that is being written.
 pub(super) struct Writer<'a> {
     pub(super) edge: &'a Arc<Edge>,
     pub(super) call: &'a Call,
     pub(super) session: Session,
     pub(super) items: Vec<Item>,
+    /// Bytes of the items in the log.
     pub(super) bytes: usize,
+    /// Bytes of the items in memory.
+    pub(super) memory: usize,
+    /// When the first item was collected.
+    pub(super) since: Option<Instant>,
     pub(super) summary: Summary,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    pub(super) fn new(edge: &'a Arc<Edge>, call: &'a Call, session: Session) -> Self {
+        Self {
+            edge,
+            call,
+            session,
+            items: Vec::new(),
+            bytes: 0,
+            memory: 0,
+            since: None,
+            summary: Summary::default(),
+        }
+    }
+
+    /// Whether the first collected item has waited for a long time.
+    pub(super) fn is_old(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= AGE_MAX)
+    }
+
     pub(super) async fn push(&mut self, item: Item) -> Result<(), Problem> {
         let size = item.key.len() + item.value.len() + item.meta.len() + 16;
         if !self.items.is_empty()
@@ -40,6 +67,8 @@ impl Writer<'_> {
             self.flush().await?;
         }
         self.bytes += size;
+        self.memory += item.memory();
+        self.since.get_or_insert_with(Instant::now);
         self.items.push(item);
         Ok(())
     }
@@ -50,7 +79,7 @@ impl Writer<'_> {
             return Ok(());
         }
         let mut items = std::mem::take(&mut self.items);
-        self.bytes = 0;
+        (self.bytes, self.memory, self.since) = (0, 0, None);
         self.wait_for_rate(items.len() as u64).await?;
         let (refused, mut queued) = match self.propose(&items) {
             Ok(proposed) => (None, proposed),
