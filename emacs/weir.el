@@ -191,6 +191,8 @@ Nil means a file `weir-module' with `module-file-suffix' in
   "Register CALLBACK for the result of operation ID, and return ID.
 With CALLBACK nil, a caller waits for the result."
   (puthash id (or callback 'await) weir--callbacks)
+  ;; If the pipe was deleted, the result would never arrive.
+  (weir--ensure)
   id)
 
 ;;;; Operations

@@ -1142,6 +1142,16 @@ FILTER gets its output.  Return the process; it ends when it is killed."
         (weir-jira--goto (car keys))
         (should (equal (weir-jira--chosen) (list (car keys))))))))
 
+(ert-deftest weir-jira-edit-tests-a-change-is-reported-after-the-end-of-the-pipe ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (delete-process weir--pipe)
+      (weir-jira--change site "comment" key "A text")
+      (weir-jira-edit-tests-queued site 1)
+      ;; The results of a close arrive too.
+      (delete-process weir--pipe)
+      (weir-jira-close))))
+
 (ert-deftest weir-jira-edit-tests-a-sync-during-a-question-changes-no-other-issue ()
   (weir-jira-tests-with url '("--issues" "9")
     (let* ((site (weir-jira-tests-pulled url))
