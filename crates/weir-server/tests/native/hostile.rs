@@ -85,7 +85,7 @@ fn unread_values_are_bounded() {
         "{waiting} readers wait, but the budget of 256 MiB covers 16 values"
     );
     // Each client gets its value after the earlier clients have read theirs.
-    readers.sort_by_key(is_waiting);
+    readers.sort_by_cached_key(is_waiting);
     for peer in &mut readers {
         let got = peer.next().unwrap();
         let Message::Value { page } = got.packet().message else {
