@@ -53,16 +53,29 @@ function source(options) {
   }
 }
 
+/** The offset and the length of a range of a page. A conversion to 32 bits would change any other number. */
+function range([offset, len]) {
+  for (const number of [offset, len]) {
+    const fits = Number.isInteger(number) && number >= 0 && number <= 0xffffffff
+    if (!fits) throw new TypeError(`a range has ${number}, not a whole number from 0 to 2^32 - 1`)
+  }
+  return [offset, len]
+}
+
 /** Converts the frames of a page for the native module. */
-function framesToNative({ frames, meta = {} } = {}) {
-  if (frames === undefined) return undefined
+function framesToNative(options = {}) {
+  known(options, ['frames', 'meta'], 'a page')
+  const { frames, meta } = options
+  if (frames === undefined && meta === undefined) return undefined
   const value = (property) => {
     if (property === null || property === undefined) return {}
-    return Array.isArray(property) ? { offset: property[0], len: property[1] } : { number: BigInt(property) }
+    if (!Array.isArray(property)) return { number: BigInt(property) }
+    const [offset, len] = range(property)
+    return { offset, len }
   }
   return {
-    spans: Uint32Array.from(frames.flat()),
-    meta: Object.entries(meta).map(([name, values]) => ({ name, values: values.map(value) })),
+    spans: Uint32Array.from((frames ?? []).flatMap(range)),
+    meta: Object.entries(meta ?? {}).map(([name, values]) => ({ name, values: values.map(value) })),
   }
 }
 

@@ -90,6 +90,24 @@ test('options that would be ignored are errors', async (t) => {
   await rejected(weir.connect('weir://127.0.0.1:1', { connectTimeout: 1 }), 'a connection has no option connectTimeout')
   const query = new weir.Query()
   assert.throws(() => query.addSource({ sort: true }), { name: 'TypeError', message: 'a source has no option sort' })
+  const source = query.addSource()
+  assert.throws(() => source.enqueue('[]', null, { frame: [] }), { name: 'TypeError', message: 'a page has no option frame' })
+  assert.throws(() => source.enqueue('[]', null, { meta: { time: [1] } }), { code: 'BAD_OPTION' })
+})
+
+test('a range of a page is not converted to 32 bits', () => {
+  const query = new weir.Query({ where: "meta('time') == 1" })
+  const source = query.addSource({ shape: 'framed' })
+  for (const bad of [-1, 0.5, NaN, undefined, 2 ** 32]) {
+    const message = `a range has ${bad}, not a whole number from 0 to 2^32 - 1`
+    for (const frames of [[[bad, 1]], [[0, bad]]]) {
+      assert.throws(() => source.enqueue('1', null, { frames }), { name: 'TypeError', message })
+    }
+    const meta = { time: [[bad, 1]] }
+    assert.throws(() => source.enqueue('1', null, { frames: [[0, 1]], meta }), { name: 'TypeError', message })
+  }
+  source.enqueue('12', null, { frames: [[0, 1], [1, 1]], meta: { time: [1, 2] } })
+  assert.deepStrictEqual(Array.from(query.next().page, (item) => item.text()), ['1'])
 })
 
 test('an absent key, number or path is an error', async (t) => {
