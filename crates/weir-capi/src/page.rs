@@ -453,7 +453,7 @@ fn find_values(
             ptr: item.ptr,
             len: usize::try_from(item.len).unwrap_or(usize::MAX),
         })?;
-        // An item that is not JSON has no values; the list is then empty.
+        // An item that is not JSON has no values: all of them are then undefined.
         let _ = query::find(bytes, &paths, &mut values);
         for (to, value) in row.iter_mut().zip(&values) {
             let found = value.span.of(bytes);
@@ -484,7 +484,7 @@ pub(crate) fn find_in_text(
     }
     let paths = path_set(c, paths)?;
     let mut values = Vec::new();
-    // A text that is not JSON has no values; the list is then empty.
+    // A text that is not JSON has no values: all of them are then undefined.
     let _ = query::find(bytes, &paths, &mut values);
     let mut row = vec![raw::Frame { offset: 0, len: 0 }; path_count];
     for (to, value) in row.iter_mut().zip(&values) {

@@ -133,9 +133,8 @@ fn durability(options: &raw::OpenOptions) -> Result<Durability, Fail> {
     Ok(match options.durability {
         0 | 1 => Durability::Group,
         2 => Durability::Each,
-        3 if options.interval_ms > 0 => {
-            Durability::Interval(Duration::from_millis(options.interval_ms))
-        }
+        3 if options.interval_ms == 0 => return Err(Fail::option("the interval", 0)),
+        3 => Durability::Interval(Duration::from_millis(options.interval_ms)),
         4 => Durability::Memory,
         other => return Err(Fail::option("the durability", other)),
     })

@@ -2,7 +2,9 @@
 
 use std::ptr::{null, null_mut};
 
-use weir_capi::raw::{Error, Intention, Page, Query, QueryOptions, TopicsOptions, Verdict};
+use weir_capi::raw::{
+    Error, Intention, OpenOptions, Page, Query, QueryOptions, TopicsOptions, Verdict,
+};
 use weir_capi::*;
 
 use crate::kit::*;
@@ -135,6 +137,19 @@ fn a_query_begins_at_its_position() {
     assert_eq!(found, [b"1", b"2", b"3"]);
     topics.struct_size = 55;
     assert_eq!(open_with(&store, &topics, &fields), Err(BAD_STRUCT));
+}
+
+#[test]
+fn a_missing_interval_is_an_error_that_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = slice(directory.path().to_str().unwrap().as_bytes());
+    let mut options = sized!(OpenOptions);
+    options.durability = 3;
+    let (mut store, mut error) = (null_mut(), zero::<Error>());
+    let opened = unsafe { weir_open(path, &raw const options, &raw mut store, &raw mut error) };
+    assert_eq!(opened, BAD_OPTION);
+    let text = words(&error);
+    assert!(text.ends_with("the interval is 0"), "{text}");
 }
 
 #[test]
