@@ -5,6 +5,7 @@
 //! - A forked process neither uses nor drops a handle of its parent: the threads of the store run in
 //!   the parent only, and both processes would write to the same files and connections.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,7 +87,7 @@ impl<T: Send> Drop for StoreHandle<T> {
     fn drop(&mut self) {
         let inner = self.inner.take();
         if self.is_inherited() {
-            std::mem::forget(inner);
+            let _kept = ManuallyDrop::new(inner);
             return;
         }
         // If the interpreter is shutting down, the handle is dropped as well.
