@@ -409,10 +409,14 @@ impl<'a> Pull<'a> {
         Ok(())
     }
 
-    /// The time from which the feed of changed worklogs is read.
+    /// The time from which the feed of changed worklogs is read. A time in the future is from a
+    /// wrong clock; then the whole feed is read.
     fn worklogs_ms(&self) -> i64 {
-        let since = self.cursor.worklogs_ms;
-        since.unwrap_or(self.options.now_ms - DAY_MS)
+        match self.cursor.worklogs_ms {
+            Some(since) if since > self.latest_ms() => 0,
+            Some(since) => since,
+            None => self.options.now_ms - DAY_MS,
+        }
     }
 
     /// Sets the start of the feeds of worklogs back to a time; `None`: no change. The start is
@@ -1008,7 +1012,9 @@ impl<'a> Pull<'a> {
     fn worklogs(&mut self) -> Result<()> {
         let changed_since = self.worklogs_ms();
         // Each feed has its own time, because the time of a feed without items may not advance.
-        let deleted_since = self.cursor.deleted_worklogs_ms.unwrap_or(changed_since);
+        let deleted_since = self.cursor.deleted_worklogs_ms;
+        let deleted_since = deleted_since.filter(|since| *since <= self.latest_ms());
+        let deleted_since = deleted_since.unwrap_or(changed_since);
         // A pull from a lagging index can have restored older worklogs after the last census.
         let overlap_ms = self.options.overlap_ms;
         let (changed, until) = match self.feed("worklog/updated", changed_since - overlap_ms) {
@@ -1032,7 +1038,7 @@ impl<'a> Pull<'a> {
 
     /// The ids of worklogs in a feed since a time, and the time up to which the feed is complete.
     fn feed(&self, path: &str, since: i64) -> Result<(Vec<u64>, i64)> {
-        let (mut ids, mut since) = (Vec::new(), since);
+        let (mut ids, mut since) = (Vec::new(), since.max(0));
         for _ in 0..PAGES_MAX {
             let page: Value = self.client.get(&format!("{path}?since={since}"))?;
             let values = page["values"].as_array();

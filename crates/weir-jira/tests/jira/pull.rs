@@ -400,6 +400,38 @@ fn worklogs_that_change_without_their_issue_are_found() {
     assert_eq!(lists.count(), 0);
 }
 
+/// The clock of this machine was wrong at the first pull, and the feeds of worklogs began in the
+/// future.
+#[test]
+fn worklogs_are_found_after_the_clock_was_set_back() {
+    let world = World::new(SimOptions {
+        worklogs: 2,
+        ..small()
+    });
+    let now_ms = world.now() + 3650 * 86_400_000;
+    let ahead = PullOptions {
+        now_ms,
+        ..world.options()
+    };
+    pull(&world.client, &world.replica, &ahead).unwrap();
+    let site = world.site();
+    let first = |issue: &Value| issue["fields"]["worklog"]["worklogs"][0].clone();
+    let issue = site.values().find(|issue| !first(issue).is_null()).unwrap();
+    let id = first(issue)["id"].clone();
+    let body = json!({"issue": issue["key"], "worklog": {"id": id, "timeSpentSeconds": 60_000}});
+    world.sim.control("POST", "/_sim/edit", &body);
+    world.advance(61_000);
+    world.pull();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let location = Location {
+        id: text(&issue["id"]),
+        project: text(&issue["fields"]["project"]["id"]),
+    };
+    let stored = world.replica.worklogs(&location).unwrap();
+    let stored = stored.iter().find(|worklog| worklog["id"] == id).unwrap();
+    assert_eq!(stored["timeSpentSeconds"], 60_000);
+}
+
 /// The feeds of worklogs do not show those of a hidden project. They are read again once the
 /// project is visible.
 #[test]
