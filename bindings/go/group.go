@@ -43,7 +43,8 @@ type GroupOptions struct {
 // Group is a member of a group that processes the records of a topic. One
 // goroutine at a time may use it.
 type Group struct {
-	handle  groupHandle
+	handle  groupHandle // never changes: the library rejects it after Close
+	closed  bool
 	store   *Store // keeps the store open
 	cleanup runtime.Cleanup
 }
@@ -70,12 +71,12 @@ func (t Topic) Group(ctx context.Context, name string, mode GroupMode, options *
 
 // Close closes the member. Its claims remain until their leases end.
 func (g *Group) Close() {
-	if g.handle == nil {
+	if g.closed {
 		return
 	}
+	g.closed = true
 	g.cleanup.Stop()
 	nativeGroupFree(g.handle)
-	g.handle = nil
 }
 
 // Claim claims up to limit records for this member. It blocks until there is at

@@ -27,6 +27,9 @@ const waitStep = 50 * time.Millisecond
 // Wait returns the verdicts; it can do so once. If the context ends first, the error
 // is [ErrIndeterminate].
 func (p *Pending) Wait(ctx context.Context) ([]Verdict, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
 	defer p.free()
 	for {
 		verdicts, err := nativePendingWait(p.handle, stepOf(ctx), p.count)
@@ -44,6 +47,9 @@ func (p *Pending) Wait(ctx context.Context) ([]Verdict, error) {
 // connected with [ConnectOptions.Received]. If the context ends first, the error is
 // [ErrDeadline] or [ErrCancelled], and Wait can still return the verdicts.
 func (p *Pending) Received(ctx context.Context) error {
+	if err := p.check(); err != nil {
+		return err
+	}
 	for {
 		received, err := nativePendingReceived(p.handle, stepOf(ctx))
 		if received || err != nil {
@@ -53,6 +59,14 @@ func (p *Pending) Received(ctx context.Context) error {
 			return ended(ctx)
 		}
 	}
+}
+
+// check fails after a call of Wait.
+func (p *Pending) check() error {
+	if p.handle == nil {
+		return failure(ErrBadOption, "Wait has already returned the verdicts or an error")
+	}
+	return nil
 }
 
 func (p *Pending) free() {

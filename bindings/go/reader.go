@@ -9,7 +9,8 @@ import (
 // Reader reads the records of a topic in order, each once. One goroutine at a time
 // may use it. For loops, use [Topic.Records] and [Topic.Listen], which need no Reader.
 type Reader struct {
-	handle  readerHandle
+	handle  readerHandle // never changes: the library rejects it after Close
+	closed  bool
 	store   *Store // keeps the store open
 	cleanup runtime.Cleanup
 }
@@ -67,10 +68,10 @@ func (r *Reader) next(ctx context.Context, wait time.Duration) (*Page, error) {
 
 // Close closes the reader.
 func (r *Reader) Close() {
-	if r.handle == nil {
+	if r.closed {
 		return
 	}
+	r.closed = true
 	r.cleanup.Stop()
 	nativeReaderFree(r.handle)
-	r.handle = nil
 }

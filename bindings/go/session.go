@@ -9,7 +9,8 @@ import (
 // and the store records the numbers. An intention without an answer is sent again
 // with its number. One goroutine at a time may use a session.
 type Session struct {
-	handle  sessionHandle
+	handle  sessionHandle // never changes: the library rejects it after Close
+	closed  bool
 	store   *Store // keeps the store open
 	cleanup runtime.Cleanup
 }
@@ -31,12 +32,12 @@ func (s *Store) Session(ctx context.Context, client [16]byte) (*Session, error) 
 // Close closes the session; the store retains its numbers. At a server, Close waits up
 // to 5 s for the answers to sent intentions.
 func (s *Session) Close() {
-	if s.handle == nil {
+	if s.closed {
 		return
 	}
+	s.closed = true
 	s.cleanup.Stop()
 	nativeSessionFree(s.handle)
-	s.handle = nil
 }
 
 // Submit executes intentions with the next numbers, in order. If the context ends

@@ -497,6 +497,52 @@ func TestASessionSendsAheadAndIsAnsweredInOrder(t *testing.T) {
 	})
 }
 
+func TestAClosedObjectRejectsItsCalls(t *testing.T) {
+	ctx, store := context.Background(), openLocal(t)
+	topic := topic(t, store, "t")
+	reader, err := topic.Reader(ctx, weir.FromStart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := topic.Group(ctx, "g", weir.Shared, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := store.Session(ctx, [16]byte{4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		reader.Close()
+		group.Close()
+		session.Close()
+	}
+	if _, err := reader.TryNext(ctx); !errors.Is(err, weir.ErrBadHandle) {
+		t.Error(err)
+	}
+	if _, err := group.TryClaim(ctx, 1); !errors.Is(err, weir.ErrBadHandle) {
+		t.Error(err)
+	}
+	if _, err := session.NextNonce(ctx); !errors.Is(err, weir.ErrBadHandle) {
+		t.Error(err)
+	}
+	write := weir.Put(nil, []byte("x"))
+	write.Topic = "t"
+	pending, err := store.Send(ctx, write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verdicts, err := pending.Wait(ctx); err != nil || !verdicts[0].Valid() {
+		t.Fatal(verdicts, err)
+	}
+	if _, err := pending.Wait(ctx); !errors.Is(err, weir.ErrBadOption) {
+		t.Error(err)
+	}
+	if err := pending.Received(ctx); !errors.Is(err, weir.ErrBadOption) {
+		t.Error(err)
+	}
+}
+
 func TestACallWithAnEndedContextDoesNothing(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithCancel(context.Background())
