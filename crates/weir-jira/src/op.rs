@@ -41,6 +41,9 @@ pub struct Op {
     /// Time at which the pause before that attempt began, in milliseconds.
     #[serde(default)]
     pub paused_ms: i64,
+    /// Number of the transition that must be executed first, for its comment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
     /// Why the operation is still in the outbox, for people.
     #[serde(default)]
     pub problem: Option<String>,
@@ -450,6 +453,9 @@ impl Op {
     pub fn precedes(&self, other: &Self, is_blocked: bool) -> bool {
         if self.number == other.number || self.state == State::Sent {
             return false;
+        }
+        if other.after == Some(self.number) {
+            return true;
         }
         let refers = other.refers_to(&self.issue);
         // An issue is created before each operation that names it. A correction or a merged edit

@@ -297,7 +297,8 @@ impl<'a> Outbox<'a> {
         self.edit(key, &[("labels".to_owned(), steps.join(","))])
     }
 
-    /// Moves an issue to a status, with fields of the transition and a comment (org).
+    /// Moves an issue to a status, with fields of the transition and a comment (org). The comment
+    /// is sent only after the transition.
     pub fn transition(
         &self,
         key: &str,
@@ -317,7 +318,7 @@ impl<'a> Outbox<'a> {
         let from = target.issue["fields"]["status"].clone();
         let op = self.queue(&target, &Action::Transition { to, from, fields })?;
         if let Some(body) = body {
-            self.queue(&target, &Action::CommentAdd { body })?;
+            self.queue_after(&target, &Action::CommentAdd { body }, Some(op.number))?;
         }
         Ok(op)
     }
@@ -675,7 +676,7 @@ impl<'a> Outbox<'a> {
                 unreachable!("created above")
             };
             let key = format!("{project}+{number}");
-            if let Some(op) = self.append(number, counter, &key, &key, &action)? {
+            if let Some(op) = self.append(number, counter, &key, &key, &action, None)? {
                 return Ok(op);
             }
         }
@@ -683,12 +684,18 @@ impl<'a> Outbox<'a> {
     }
 
     fn queue(&self, target: &Target, action: &Action) -> Result<Op> {
+        self.queue_after(target, action, None)
+    }
+
+    /// Queues an operation that waits for the one with the number `after`.
+    fn queue_after(&self, target: &Target, action: &Action, after: Option<u64>) -> Result<Op> {
+        let (id, key) = (&target.id, &target.key);
         for _ in 0..RACES_MAX {
             if let Some(merged) = self.merged(&target.id, action)? {
                 return Ok(merged);
             }
             let (number, counter) = self.next_number()?;
-            if let Some(op) = self.append(number, counter, &target.id, &target.key, action)? {
+            if let Some(op) = self.append(number, counter, id, key, action, after)? {
                 return Ok(op);
             }
         }
@@ -719,6 +726,7 @@ impl<'a> Outbox<'a> {
         issue: &str,
         key: &str,
         action: &Action,
+        after: Option<u64>,
     ) -> Result<Option<Op>> {
         let op = Op {
             number,
@@ -731,6 +739,7 @@ impl<'a> Outbox<'a> {
             sent_ms: None,
             not_before_ms: 0,
             paused_ms: 0,
+            after,
             problem: None,
             conflicts: Vec::new(),
             created: None,
@@ -854,15 +863,7 @@ impl<'a> Outbox<'a> {
                     let text = "the site may have executed it: push first, then drop or undo it";
                     return Err(JiraError::Change(text.to_owned()));
                 }
-                let created = matches!(op.action, Action::Create { .. });
-                let waits = |other: &Op| op.precedes(other, op.state.is_stuck());
-                if created && let Some(other) = self.ops()?.iter().find(|other| waits(other)) {
-                    let text = format!(
-                        "operation {} needs {}: drop that one first",
-                        other.number, op.key
-                    );
-                    return Err(JiraError::Change(text));
-                }
+                self.check_needed(op)?;
                 return Ok(false);
             }
             Choice::Retry => {
@@ -904,6 +905,7 @@ impl<'a> Outbox<'a> {
                 | Action::WorklogDelete { .. }
         );
         if choice == Choice::Theirs && has_no_fields {
+            self.check_needed(op)?;
             return Ok(false);
         }
         let merged = match value {
@@ -928,6 +930,22 @@ impl<'a> Outbox<'a> {
             op.not_before_ms = 0;
         }
         Ok(!has_nothing_to_send(op))
+    }
+
+    /// Fails if another operation would be sent without its condition after `op` is dropped: one of
+    /// an issue that is not created, or the comment of a transition.
+    fn check_needed(&self, op: &Op) -> Result<()> {
+        let created = matches!(op.action, Action::Create { .. });
+        let needs = |other: &&Op| {
+            other.after == Some(op.number) || (created && op.precedes(other, op.state.is_stuck()))
+        };
+        match self.ops()?.iter().find(needs) {
+            None => Ok(()),
+            Some(other) => Err(JiraError::Change(format!(
+                "operation {} needs {}: drop that one first",
+                other.number, op.key
+            ))),
+        }
     }
 
     /// Gives a transition in conflict another status. The fields that the transition to that status

@@ -928,6 +928,34 @@ fn a_transition_in_conflict_gets_another_status() {
     world.converged();
 }
 
+#[test]
+fn the_comment_of_a_transition_is_sent_only_after_it() {
+    let world = pulled();
+    let outbox = world.outbox();
+    world.edit("AA-1", &json!({"status": {"id": "3", "name": "Done"}}));
+    outbox
+        .transition("AA-1", "In Progress", &[], Some("begun"))
+        .unwrap();
+    let report = world.push();
+    assert_eq!(
+        (report.conflicts, report.waiting, report.sent),
+        (1, 1, 0),
+        "{report:?}"
+    );
+    let comments = || world.site_issue("AA-1")["fields"]["comment"].to_string();
+    assert!(!comments().contains("begun"));
+    for choice in [Choice::Drop, Choice::Theirs] {
+        let error = outbox.resolve("1", choice, None, None).unwrap_err();
+        assert!(error.to_string().contains("operation 2 needs"), "{error}");
+    }
+    outbox
+        .resolve("1", Choice::Mine, Some("status"), Some("To Do"))
+        .unwrap();
+    assert_eq!(world.push().sent, 2);
+    assert!(comments().contains("begun"));
+    world.converged();
+}
+
 /// Another user moves the issue first, and chooses another resolution.
 #[test]
 fn fields_of_a_transition_are_not_lost_if_the_status_is_reached_already() {
