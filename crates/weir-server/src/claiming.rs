@@ -24,6 +24,9 @@ use crate::shared::Shared;
 
 /// Longest pause before the next attempt, while another member may release records.
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Longest pause while all records are done. Only a new record, which ends the pause, or a change of
+/// the group can bring records then.
+const IDLE_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Log bytes to reserve in the queue: for each record, and for the claim itself.
 const RECORD_BYTES: usize = 18;
 const CLAIM_BYTES: usize = 128;
@@ -120,16 +123,23 @@ impl Claim {
     /// Waits until another attempt may find records. `frontier` is the frontier of the last
     /// attempt, and `seen` that of the attempt before it.
     pub(crate) async fn pause(&self, seen: &mut Option<u64>, frontier: u64, due_ms: Option<u64>) {
-        let due = due_ms.map_or(RETRY_PAUSE_MAX, |due| {
+        let reader = (self.shared.store).listen(&self.topic, ConsequenceOffset(frontier));
+        // Without `due_ms`, no record is leased and none waits.
+        let is_idle = due_ms.is_none() && reader.last().0 <= frontier;
+        let pause_max = if is_idle {
+            IDLE_PAUSE_MAX
+        } else {
+            RETRY_PAUSE_MAX
+        };
+        let due = due_ms.map_or(pause_max, |due| {
             Duration::from_millis(due.saturating_sub(self.shared.store.now_ms()).max(1))
         });
-        let pause = (Instant::now() + due.min(RETRY_PAUSE_MAX)).min(self.deadline);
+        let pause = (Instant::now() + due.min(pause_max)).min(self.deadline);
         // If the frontier has not moved, its later records were not available: do not wake for
         // them.
         let is_unchanged = seen.replace(frontier) == Some(frontier);
-        let reader = (self.shared.store).listen(&self.topic, ConsequenceOffset(frontier));
         tokio::select! {
-            _ = reader.changed(), if !is_unchanged => {}
+            _ = reader.changed(), if is_idle || !is_unchanged => {}
             () = tokio::time::sleep_until(pause) => {}
         }
     }

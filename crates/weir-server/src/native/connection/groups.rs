@@ -373,6 +373,7 @@ mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
     use std::task::Poll;
+    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, duplex};
     use tokio::sync::{Semaphore, watch};
@@ -382,7 +383,44 @@ mod tests {
 
     use super::{Claim, CompletedClaim, Connection, run};
     use crate::config::ServerConfig;
-    use crate::native::late;
+    use crate::native::{Port, late};
+
+    fn claim(port: &Port, wait: Duration) -> Claim {
+        Claim {
+            shared: Arc::clone(&port.shared),
+            principal: port.shared.security.owner(),
+            topic: "t".to_owned(),
+            group: "g".to_owned(),
+            member: b"m".to_vec(),
+            max: 10,
+            lease_ms: 0,
+            deadline: Instant::now() + wait,
+        }
+    }
+
+    /// The topic has two records.
+    #[test]
+    fn a_claim_rarely_asks_again_while_all_records_are_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let port = late::port(folder.path(), ServerConfig::default());
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let claim = claim(&port, Duration::from_hours(1));
+            for (frontier, due_ms, pause_ms) in
+                [(2, None, 1000), (2, Some(u64::MAX), 100), (1, None, 100)]
+            {
+                let start = Instant::now();
+                claim.pause(&mut Some(frontier), frontier, due_ms).await;
+                // The time is simulated.
+                let ms = start.elapsed().as_millis();
+                assert!(
+                    (pause_ms..pause_ms + 10).contains(&ms),
+                    "{frontier} {due_ms:?} {ms}"
+                );
+            }
+        });
+    }
 
     /// A client may read its response slowly.
     #[test]
@@ -394,16 +432,7 @@ mod tests {
             let open = Operation::Cursor { group: "g", step };
             let opened = port.shared.store.propose(&[Intention::new("t", open)]);
             opened.unwrap().wait().unwrap();
-            let claim = Claim {
-                shared: Arc::clone(&port.shared),
-                principal: port.shared.security.owner(),
-                topic: "t".to_owned(),
-                group: "g".to_owned(),
-                member: b"m".to_vec(),
-                max: 10,
-                lease_ms: 0,
-                deadline: Instant::now(),
-            };
+            let claim = claim(&port, Duration::ZERO);
             let (exclusive, closing) = (Arc::new(Semaphore::new(1)), watch::Sender::new(false));
             let claimed = run(claim, Consistency::Local, exclusive, closing.subscribe());
             let (result, _permit) = claimed.await.map_err(|_| "refused").unwrap();
