@@ -155,12 +155,33 @@ It does not evaluate a Lisp form in the text."
                     (weir--one-line (or (plist-get row :status) ""))
                     (weir--one-line (or (plist-get row :assignee) ""))))))
 
+(defun weir-jira-org--has-clocks (file)
+  "Return whether FILE, or the buffer that visits it, has clocks."
+  (let ((buffer (find-buffer-visiting file))
+        (clock "^[ \t]*CLOCK:"))
+    (cond
+     (buffer
+      (with-current-buffer buffer
+        (save-excursion
+          (save-restriction
+            (widen)
+            (goto-char (point-min))
+            (re-search-forward clock nil t)))))
+     ((file-exists-p file)
+      (with-temp-buffer
+        (insert-file-contents file)
+        (re-search-forward clock nil t))))))
+
 (defun weir-jira-org-agenda ()
   "Write the issues of the list to `weir-jira-org-agenda-file'.
-The content of the file is replaced; the issues are not changed."
+The content of the file is replaced; the issues are not changed.  Ask first if
+the file has clocks."
   (interactive)
   (unless (and (derived-mode-p 'weir-jira-list-mode) weir-jira--set)
     (user-error "This is not a list of issues"))
+  (when (and (weir-jira-org--has-clocks (expand-file-name weir-jira-org-agenda-file))
+             (not (yes-or-no-p "The file has clocks, which would be lost.  Replace it? ")))
+    (user-error "The file is unchanged"))
   (let* ((site (weir-jira--current-site))
          (keys (weir--jira-keys (weir-jira--site-handle site) weir-jira--set 0
                                 (weir--jira-size weir-jira--set)))

@@ -669,9 +669,18 @@ Check that the rows are those of a list that is filled anew."
         ;; The agenda would evaluate the form.
         (goto-char (point-min))
         (should (search-forward "AA-2 x <%% (beep)>" nil t)))
+      ;; Clocks in the file are not lost without a question.
+      (write-region "CLOCK: [2026-11-23 Mon 09:00]--[2026-11-23 Mon 10:00] =>  1:00\n" nil
+                    weir-jira-org-agenda-file t 'silent)
+      (cl-letf (((symbol-function 'yes-or-no-p) #'ignore))
+        (should-error (weir-jira-org-agenda) :type 'user-error))
+      (with-temp-buffer
+        (insert-file-contents weir-jira-org-agenda-file)
+        (should (search-forward "CLOCK:" nil t)))
       ;; The next list replaces the file.
       (weir-jira-list "key = AA-1" site)
-      (weir-jira-org-agenda)
+      (cl-letf (((symbol-function 'yes-or-no-p) (lambda (&rest _) t)))
+        (weir-jira-org-agenda))
       (with-temp-buffer
         (insert-file-contents weir-jira-org-agenda-file)
         (should-not (search-forward "AA-2" nil t)))
