@@ -29,14 +29,20 @@ fn field_error(info: &FieldInfo, what: impl Into<String>) -> JiraError {
     }
 }
 
-/// Parses `text` as a value of the field; `current` is the value before.
+/// Parses `text` as a value of the field; `current` is the value before. The items of a list whose
+/// names are still in the text stay, because a name can have a comma.
 pub(crate) fn parse(
     replica: &Replica,
     info: &FieldInfo,
     text: &str,
     current: &Value,
 ) -> Result<ParsedValue> {
-    parse_corrected(replica, info, text, current, &SetEdit::default())
+    let add = current.as_array().cloned().unwrap_or_default();
+    let items = SetEdit {
+        add,
+        ..SetEdit::default()
+    };
+    parse_corrected(replica, info, text, current, &items)
 }
 
 /// Parses the corrected text of a value. The items of a list before the correction are `previous`:

@@ -129,6 +129,20 @@ fn changes_after_a_lost_race_are_not_written() {
     assert!(world.replica.get("cursors", "b").unwrap().is_none());
 }
 
+/// A name can have a comma. An edit of the list does not split it.
+#[test]
+fn an_item_with_a_comma_stays_in_its_list() {
+    let world = pulled();
+    world.edit("AA-1", &json!({"labels": ["red,green", "blue"]}));
+    world.pull();
+    let outbox = world.outbox();
+    let op = outbox.edit("AA-1", &[text("labels", "red,green,white")]);
+    assert_eq!(op.unwrap().what(), "labels: +white -blue");
+    let op = outbox.edit("AA-2", &[text("labels", "red,green")]);
+    let what = op.unwrap().what();
+    assert!(what.starts_with("labels: +red +green"), "{what}");
+}
+
 #[test]
 fn an_invalid_value_is_rejected_with_the_name_of_its_field() {
     let world = pulled();
