@@ -1,7 +1,7 @@
 //! The buffer protocol: memory of this crate that Python reads, and memory that Python fills.
 //!
 //! Only this file has unsafe code: the protocol is two C functions that fill a struct with a
-//! pointer.
+//! pointer, and no safe function allocates zeros where the memory may be refused.
 //!
 //! Invariants:
 //! - While a view exists, this crate does not move, free or write the memory that the view reads. A
@@ -12,11 +12,12 @@
     reason = "the buffer protocol is a C interface without a safe form"
 )]
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -125,6 +126,26 @@ impl Buffer {
     }
 }
 
+/// `size` zeros. The memory is not touched before it is written.
+///
+/// # Errors
+/// `MemoryError` if there is not enough memory.
+fn zeros(size: usize) -> PyResult<Box<[u8]>> {
+    if size == 0 {
+        return Ok(Box::default());
+    }
+    let refused = || PyMemoryError::new_err("there is not enough memory for the buffer");
+    let layout = Layout::array::<u8>(size).map_err(|_| refused())?;
+    // SAFETY: the layout has a size that is not 0.
+    let memory = unsafe { alloc_zeroed(layout) };
+    if memory.is_null() {
+        return Err(refused());
+    }
+    // SAFETY: the memory is from the global allocator, with this layout, and all its bytes are
+    // initialised.
+    Ok(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, size)) })
+}
+
 #[pymethods]
 impl Buffer {
     /// Creates a buffer of `size` bytes, all zero.
@@ -134,7 +155,7 @@ impl Buffer {
             return Err(PyValueError::new_err("a page has at most 4 GiB"));
         }
         Ok(Self(Mutex::new(Memory {
-            bytes: Some(vec![0; size].into_boxed_slice()),
+            bytes: Some(zeros(size)?),
             views: 0,
         })))
     }

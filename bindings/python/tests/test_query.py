@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -49,6 +51,23 @@ def test_a_buffer_is_transferred_once_and_only_without_views() -> None:
     with pytest.raises(ValueError):
         weir.Query().add_source().enqueue(buffer)
     assert items(query) == [b"1"]
+
+
+REFUSED_BUFFER = """
+import resource, weir
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, hard))
+try:
+    weir.Buffer(3 << 30)
+except MemoryError:
+    raise SystemExit(0)
+raise SystemExit(1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the address space has no limit")
+def test_a_buffer_without_memory_is_an_exception() -> None:
+    subprocess.run([sys.executable, "-c", REFUSED_BUFFER], check=True, timeout=60)
 
 
 def test_a_buffer_gets_its_memory_back_when_its_page_is_rejected() -> None:
