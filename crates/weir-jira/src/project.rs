@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! - No project is created twice: after a lost connection, the project is requested by its key.
-//! - The issues of a deleted project stay in the replica until a census removes them; the project
-//!   is marked as not visible.
+//! - The issues of a deleted project stay in the replica until a census with `purge_lost` removes
+//!   them; the project is marked as not visible.
 
 use serde_json::{Map, Value, json};
 

@@ -98,7 +98,7 @@ struct EditArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The request is sent at once, not stored in the outbox. The site keeps a deleted project in its trash
-for 60 days. Its issues remain in the replica until a census removes them (`weir jira pull --census`).
+for 60 days. Its issues remain in the replica; `weir jira pull --census --purge-lost` removes them.
 
 Examples:
   weir jira project delete BB --yes
