@@ -32,6 +32,7 @@ use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
 use crate::http::query::encode;
 use crate::http::reply::Reply;
+use crate::limits::budget::Reservation;
 use crate::limits::{CLAIM_RECORDS, GROUPS_PAGE_MAX, MEMBERS_MAX, PAGE_BYTES};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge, denial};
@@ -72,6 +73,9 @@ const fn step_operation(
 
 /// Header fields that make a step safe to retry.
 const ONCE_FIELDS: &[&str] = &["Idempotency-Key", "Weir-Client", "Weir-Nonce"];
+
+/// The end of a list.
+const LIST_END: &[u8] = b"]}\n";
 
 /// The table of this module.
 pub(crate) const TABLE: Table = Table {
@@ -496,11 +500,14 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let limit = limit.unwrap_or(GROUPS_PAGE_MAX);
     let store = Arc::clone(&edge.shared.store);
     let topic = call.matched.topic.clone();
+    let mut reservation = Reservation::new(&edge.shared.admission.answers);
     let page = offload::run(move || {
-        let page = page_of_groups(&store, &topic, &after, limit);
-        page.map_err(|error| problems::of_store(&error))
+        let page = page_of_groups(&store, &topic, &after, limit, &mut reservation);
+        let page = page.map_err(|error| problems::of_store(&error))?;
+        Ok((page, reservation))
     });
-    let GroupPage { body, count, next } = page.await?;
+    let (page, reservation) = page.await?;
+    let GroupPage { body, count, next } = page;
     let mut reply = Reply::new(200).number("weir-count", count);
     reply.add("cache-control", "no-cache");
     reply.add("vary", "accept-encoding");
@@ -516,7 +523,7 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
             format_args!("<{target}&limit={limit}>; rel=\"next\""),
         );
     }
-    Ok(reply.with("application/json", body))
+    Ok(reply.with("application/json", body).reserved(reservation))
 }
 
 /// A page of the list of groups.
@@ -532,6 +539,7 @@ fn page_of_groups(
     topic: &str,
     after: &str,
     limit: u64,
+    reservation: &mut Reservation,
 ) -> Result<GroupPage, StoreError> {
     let mut body = b"{\"groups\":[".to_vec();
     let (mut count, mut last, mut next) = (0, None, None);
@@ -543,15 +551,22 @@ fn page_of_groups(
         }
         // The group may have been deleted after its name was read.
         if let Some(info) = store.group(topic, name.as_str()) {
+            let before = body.len();
             if count > 0 {
                 body.extend_from_slice(b",\n");
             }
             describe(&info, &mut body);
+            // Without memory, the page ends earlier.
+            if count > 0 && !reservation.try_cover(body.len() + LIST_END.len()) {
+                body.truncate(before);
+                next = last;
+                break;
+            }
             count += 1;
             last = Some(name);
         }
     }
-    body.extend_from_slice(b"]}\n");
+    body.extend_from_slice(LIST_END);
     Ok(GroupPage { body, count, next })
 }
 

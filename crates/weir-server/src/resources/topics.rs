@@ -19,6 +19,7 @@ use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::encode;
 use crate::http::reply::Reply;
+use crate::limits::budget::Reservation;
 use crate::limits::{PAGE_BYTES, TOPICS_PAGE, TOPICS_PAGE_MAX};
 use crate::listing;
 use crate::resources::condition::{Conditions, TagKind};
@@ -34,6 +35,9 @@ use crate::shared::Shared;
 const ALTER_ATTEMPTS_MAX: usize = 3;
 const TOPIC: &str = r#"{"name":"orders","incarnation":1,"first":1,"last":3,"keys":2,"bytes":66,"options":{"compaction":"off"}}"#;
 const TOPIC_ANSWER: &[Content] = &[Content::json("Topic", TOPIC)];
+
+/// The end of a list.
+const LIST_END: &[u8] = b"]}\n";
 
 /// The table of this module.
 pub(crate) const TABLE: Table = Table {
@@ -564,7 +568,8 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let limit = usize::try_from(limit).unwrap_or(1);
     let shared = Arc::clone(&edge.shared);
     let principal = Arc::clone(&call.principal);
-    let (found, more, body) = offload::run(move || {
+    let mut reservation = Reservation::new(&edge.shared.admission.answers);
+    let (found, more, body, reservation) = offload::run(move || {
         let mut found = listing::topics(&shared, &principal, &after, &prefix, limit + 1, false);
         let all = found.len();
         let mut body = b"{\"topics\":[".to_vec();
@@ -574,17 +579,23 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
             if body.len() >= PAGE_BYTES {
                 break;
             }
+            let before = body.len();
             if count > 0 {
                 body.extend_from_slice(b",\n");
             }
             let mut object = Object::new(&mut body);
             write_info(&shared, info, &mut object);
             object.end();
+            // Without memory, the page ends earlier.
+            if count > 0 && !reservation.try_cover(body.len() + LIST_END.len()) {
+                body.truncate(before);
+                break;
+            }
             count += 1;
         }
         found.truncate(count);
-        body.extend_from_slice(b"]}\n");
-        Ok((found, all > count, body))
+        body.extend_from_slice(LIST_END);
+        Ok((found, all > count, body, reservation))
     })
     .await?;
     let mut reply = Reply::new(200).number("weir-count", found.len() as u64);
@@ -602,5 +613,5 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
             format_args!("</v1/topics?{}>; rel=\"next\"", pairs.join("&")),
         );
     }
-    Ok(reply.with("application/json", body))
+    Ok(reply.with("application/json", body).reserved(reservation))
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weir_core::{Intention, Operation};
+use weir_core::{Intention, Operation, TopicOptions};
 
 use crate::client::{Client, TEST_TIMEOUT};
 use crate::world::{World, large, request};
@@ -312,6 +312,44 @@ fn an_atomic_batch_with_too_many_items_is_refused() {
     let line = "POST /v1/topics/t/events?atomic=true";
     let reply = world.ask(line, "Content-Type: application/x-ndjson", &body);
     assert_eq!(reply.status, 413, "{}", reply.text());
+}
+
+#[test]
+fn a_list_of_topics_ends_earlier_without_memory() {
+    const TOPICS: usize = 100;
+    let world = with_value(&[
+        ("body_rate_after", "10m"),
+        ("memory_max", "256MiB"),
+        ("answers_budget", "16MiB"),
+    ]);
+    let options = TopicOptions::default();
+    let names: Vec<String> = (0..TOPICS)
+        .map(|number| format!("u{number:0200}"))
+        .collect();
+    let creates = names.iter().map(|name| {
+        let create = Operation::Create { options: &options };
+        Intention::new(name, create)
+    });
+    let creates: Vec<_> = creates.collect();
+    world.store.propose(&creates).unwrap().wait().unwrap();
+    let mut client = world.client();
+    client.send(&request("GET /v1/topics/t/keys/large", "", b""));
+    assert_eq!(status(&client.stream), "200");
+    let mut target = "/v1/topics?prefix=u".to_owned();
+    let (mut pages, mut count) = (0, 0);
+    loop {
+        let page = world.ask(&format!("GET {target}"), "", b"");
+        assert_eq!(page.status, 200, "{}", page.text());
+        count += page.json()["topics"].as_array().unwrap().len();
+        pages += 1;
+        let Some(link) = page.get("link") else { break };
+        link.split(['<', '>'])
+            .nth(1)
+            .unwrap()
+            .clone_into(&mut target);
+    }
+    assert_eq!(count, TOPICS);
+    assert!(pages > 1);
 }
 
 #[test]
