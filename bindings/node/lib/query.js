@@ -159,7 +159,8 @@ class Query {
       bytes: Number(need.bytes),
     }
   }
-  next({ maxItems = 256, maxBytes = 1 << 20 } = {}) {
+  next({ maxItems = 256, maxBytes = 1 << 20, ...others } = {}) {
+    known(others, [], 'a step')
     const buffers = this.#buffers
     const step = () => this.#inner.next(maxItems, Number(maxBytes), buffers.table, buffers.bytes)
     let found = call(step)

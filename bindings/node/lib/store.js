@@ -166,7 +166,8 @@ class Topic {
   destroy() {
     return this.#one(destroy())
   }
-  replace(program, args, { expected } = {}) {
+  async replace(program, args, { expected, ...others } = {}) {
+    known(others, [], 'a replacement')
     return this.#one({ kind: 'replace', program, value: args, expected })
   }
   ensure() {
@@ -196,7 +197,8 @@ class Topic {
   async at(offset) {
     return record(await this.#store._run((inner) => inner.at(this.name, BigInt(offset))))
   }
-  async *keys(prefix = '', { after, limit = Infinity } = {}) {
+  async *keys(prefix = '', { after, limit = Infinity, ...others } = {}) {
+    known(others, [], 'a scan of keys')
     let last = maybeBytes(after, 'after')
     for (let remaining = limit; remaining > 0; ) {
       const size = Math.min(remaining, 1000)
@@ -235,7 +237,8 @@ class Topic {
   async *tail(options) {
     for await (const page of this.listen(options)) yield* page
   }
-  async *latest({ timeoutMs = 0, signal } = {}) {
+  async *latest({ timeoutMs = 0, signal, ...others } = {}) {
+    known(others, [], 'a read of keys')
     const latest = await this.#store._run((inner) => inner.latest(this.name))
     for (;;) {
       const step = () => this.#store._run(() => latest.next())
@@ -276,7 +279,8 @@ class Group {
     this.#store = store
     this.name = name
   }
-  async claim(max = 100, { timeoutMs = 0, signal } = {}) {
+  async claim(max = 100, { timeoutMs = 0, signal, ...others } = {}) {
+    known(others, [], 'a claim')
     const step = (remaining) => this.#store._run(() => this.#inner.claim(max, remaining))
     const table = await this.#exclusive(() => repeatUntil(step, timeoutMs, signal))
     if (!table) return []
@@ -296,7 +300,8 @@ class Group {
   async ackSoon(work) {
     await this.#settle(work, 'doneSoon')
   }
-  nack(work, { delayMs = 0, reason = '' } = {}) {
+  async nack(work, { delayMs = 0, reason = '', ...others } = {}) {
+    known(others, [], 'a return of work')
     return this.#settle(work, 'fail', delayMs, reason)
   }
   extend(work, leaseMs) {
@@ -370,7 +375,8 @@ class TopicQuery {
     this.#options = options
     this.#store = store
   }
-  async next({ timeoutMs, signal, maxItems = 256, maxBytes = 1 << 20 } = {}) {
+  async next({ timeoutMs, signal, maxItems = 256, maxBytes = 1 << 20, ...others } = {}) {
+    known(others, [], 'a step')
     let done = false
     const step = async (remaining) => {
       const found = await this.#store._run(() => this.#inner.next(remaining, maxItems, Number(maxBytes)))
@@ -443,10 +449,12 @@ class Store {
     call(() => this.#inner.checkTopic(name))
     return new Topic(this, name)
   }
-  topics({ destroyed = false } = {}) {
+  async topics({ destroyed = false, ...others } = {}) {
+    known(others, [], 'a list of topics')
     return this._run((inner) => inner.topics(destroyed))
   }
-  async batch(intentions, { signal } = {}) {
+  async batch(intentions, { signal, ...others } = {}) {
+    known(others, [], 'a batch')
     const ops = intentions.map(([topic, op]) => toNative(topic, op))
     const verdicts = await abortable(signal, () => this._run((inner) => inner.send(ops)))
     return verdicts.map((verdict) => new Verdict(verdict))
