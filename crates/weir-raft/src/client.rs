@@ -16,6 +16,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
+use tokio::io::BufReader;
 use tokio::time::{Instant, sleep, timeout};
 use weir_core::Digest;
 use weir_store::LogIndex;
@@ -194,7 +195,8 @@ impl Peer {
 
     /// Opens a connection. Also returns the incarnation of the disk of the peer.
     async fn connect(&self) -> io::Result<(Box<dyn Connection>, u64)> {
-        let mut stream = self.transport.connect(&self.address).await?;
+        let stream = self.transport.connect(&self.address).await?;
+        let mut stream: Box<dyn Connection> = Box::new(BufReader::new(stream));
         frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
         let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await;
         let answer = answer.map_err(|error| secure::explain(error, &self.address))?;

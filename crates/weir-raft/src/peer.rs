@@ -13,7 +13,7 @@ use openraft::alias::SnapshotOf;
 use openraft::async_runtime::WatchReceiver;
 use openraft::{Raft, ReadPolicy};
 use parking_lot::Mutex;
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, BufReader};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -160,7 +160,7 @@ async fn serve_connection(
 ) -> io::Result<()> {
     let accepted = secure::accept(stream, port.tls.as_ref());
     let (mut stream, certificate) = match timeout(HELLO_TIMEOUT, accepted).await?? {
-        AcceptedConnection::Peer(stream, certificate) => (stream, certificate),
+        AcceptedConnection::Peer(stream, certificate) => (BufReader::new(stream), certificate),
         AcceptedConnection::WithoutTls(mut stream) => {
             let hello = frame::read(&mut stream, HELLO_BYTES_MAX);
             let hello = timeout(HELLO_TIMEOUT, hello).await??;
