@@ -19,6 +19,9 @@ struct Range {
     /// requested from it.
     split: bool,
     parts: Vec<usize>,
+    /// Whether only a count determines which equal items of this part and its sibling parts
+    /// were returned.
+    counted: bool,
     id: Option<SourceId>,
 }
 
@@ -35,8 +38,6 @@ struct RandomCaller {
     found: Vec<Item>,
     /// Whether parts contain items that the whole source had already returned.
     clipped: bool,
-    /// Whether only a count determines which equal items were returned.
-    counted: bool,
     state: u64,
 }
 
@@ -125,7 +126,7 @@ impl RandomCaller {
         self.clipped |= clipped;
         // It is unknown which of the equal items of several parts was returned.
         let counted = !self.tie || self.mode == Mode::Sort;
-        self.counted |= clipped && counted && count > 1;
+        let counted = self.ranges[at].counted || (clipped && counted && count > 1);
         self.ranges[at].split = true;
         for (part, (name, id)) in names.into_iter().zip(ids).enumerate() {
             let mine = |item: &&Item| item.1 as usize % count == part;
@@ -140,6 +141,7 @@ impl RandomCaller {
                 pages,
                 split: false,
                 parts: Vec::new(),
+                counted,
                 id: Some(id),
             });
         }
@@ -165,12 +167,16 @@ impl RandomCaller {
         for at in order {
             self.ranges[at].id = None;
             // A source whose items were all returned need not be added again, if it is
-            // abandoned.
-            let found = &self.found;
-            let given =
-                |item: &Item| found.contains(item) || (self.filter && !passes_filter(*item));
-            let all = self.ranges[at].pages.iter().flatten().all(given);
-            let over = all && self.ranges[at].split && self.mode != Mode::Sort;
+            // abandoned. But if items are only counted, the query may have excluded an equal
+            // item of another part instead of a returned item of this source. The query then
+            // still has to return the item of this source, which must not be abandoned.
+            let (range, found) = (&self.ranges[at], &self.found);
+            let given = |item: &Item| {
+                let returned = found.contains(item) && !range.counted;
+                returned || (self.filter && !passes_filter(*item))
+            };
+            let all = range.pages.iter().flatten().all(given);
+            let over = all && range.split && self.mode != Mode::Sort;
             if over && self.below(2) == 0 {
                 let name = self.ranges[at].name.clone();
                 self.query.abandon(name.as_bytes()).unwrap();
@@ -289,7 +295,7 @@ proptest! {
         let whole = lists.len();
         let mut caller = RandomCaller {
             mode, stable, tie, filter, ranges: Vec::new(), whole, query, found: Vec::new(),
-            clipped: false, counted: false, state: seed,
+            clipped: false, state: seed,
         };
         let mut id = 0;
         for (at, mut list) in lists.into_iter().enumerate() {
@@ -307,7 +313,9 @@ proptest! {
             }
             let name = format!("s{at}");
             let source = caller.query.add_source(caller.options(&name)).unwrap();
-            caller.ranges.push(Range { name, pages, split: false, parts: Vec::new(), id: Some(source) });
+            caller.ranges.push(Range {
+                name, pages, split: false, parts: Vec::new(), counted: false, id: Some(source),
+            });
         }
         caller.run();
         let (mut found, mut expected) = (caller.found.clone(), caller.all());
@@ -315,7 +323,7 @@ proptest! {
             prop_assert!(found.is_sorted_by_key(|(k, _)| *k), "{:?}", found);
             expected.sort_by_key(|(k, _)| *k);
         }
-        if caller.counted {
+        if caller.ranges.iter().any(|range| range.counted) {
             for item in found.iter_mut().chain(&mut expected) {
                 item.1 = 0;
             }
