@@ -1235,7 +1235,7 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
            (heart (run-with-timer 0 0.01 (lambda () (setq beats (1+ beats))))))
       (unwind-protect
           (progn
-            (signal-process (car simulator) 'SIGSTOP)
+            (weir-tests-stop (car simulator))
             (weir-jira--pull site nil nil)
             (should (weir-jira--site-pull site))
             ;; Commands return, and timers run, while the answer is pending.
@@ -1261,7 +1261,7 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
       (unwind-protect
           (progn
             ;; The pull sends a request and gets no answer.
-            (signal-process (car simulator) 'SIGSTOP)
+            (weir-tests-stop (car simulator))
             (weir-jira--pull site nil nil)
             ;; Each function of the module that reads the replica, and the
             ;; start of each one that runs on a thread.

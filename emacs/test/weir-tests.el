@@ -44,6 +44,11 @@
         (ert-fail "It did not come"))
       (accept-process-output nil 0.02))))
 
+(defun weir-tests-stop (process)
+  "Stop PROCESS, and wait until none of its threads runs."
+  (signal-process process 'SIGSTOP)
+  (weir-tests-until (lambda () (eq (process-status process) 'stop))))
+
 (ert-deftest weir-tests-put-get-scan-read ()
   (weir-tests-with store
     (weir-await (weir-create store "t"))

@@ -8,7 +8,7 @@ const { test } = require('node:test')
 const { pathToFileURL } = require('node:url')
 const { setFlagsFromString } = require('node:v8')
 const { runInNewContext } = require('node:vm')
-const { PROGRAMS, collect, openStore, temporaryDirectory, startServerProcess, weir } = require('./support.js')
+const { PROGRAMS, collect, openStore, temporaryDirectory, startServerProcess, stop, weir } = require('./support.js')
 
 test('an error of a verdict has its retry, its advice and the details', async (t) => {
   const { store, topic } = await openStore(t)
@@ -150,7 +150,7 @@ test('writes for which the queue has no room wait in threads', served, async (t)
   const topic = store.topic('orders')
   await topic.ensure()
   const value = Buffer.alloc(500_000, 'x')
-  server.kill('SIGSTOP')
+  await stop(server)
   let writes
   try {
     // More than the queue holds.
@@ -170,7 +170,7 @@ test('a session is not collected before its verdicts', served, async (t) => {
   t.after(() => store.close())
   await store.topic('orders').ensure()
   let session = await store.session(Buffer.alloc(16, 7))
-  server.kill('SIGSTOP')
+  await stop(server)
   try {
     const pending = session.send([['orders', weir.put('k', 'v')]])
     const dropped = new WeakRef(session)

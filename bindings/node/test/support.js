@@ -55,6 +55,15 @@ async function startServerProcess(t) {
   throw new Error(`the server does not print its address: ${printed}`)
 }
 
+/** Stops a process, and waits until none of its threads runs. */
+async function stop({ pid }) {
+  process.kill(pid, 'SIGSTOP')
+  const isStopped = (thread) => /\) T /.test(readFileSync(`/proc/${pid}/task/${thread}/stat`, 'latin1'))
+  while (!readdirSync(`/proc/${pid}/task`).every(isStopped)) {
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
 /** The transcripts of a folder: for each, its name and its blocks of commands and expected output. */
 function transcripts(folder) {
   const files = readdirSync(join(VECTORS, folder)).filter((name) => name.endsWith('.txt')).sort()
@@ -79,5 +88,5 @@ async function collect(iterable) {
 }
 
 module.exports = {
-  PROGRAMS, collect, openStore, temporaryDirectory, startServer, startServerProcess, printable, transcripts, weir,
+  PROGRAMS, collect, openStore, temporaryDirectory, startServer, startServerProcess, stop, printable, transcripts, weir,
 }

@@ -158,6 +158,16 @@ fn ids_of_an_earlier_incarnation_are_gone() {
     );
 }
 
+/// Removes all records of the topic.
+fn remove_all_records(world: &World) {
+    let mut options = weir_core::TopicOptions::default();
+    options.retention.records = Some(0);
+    let options = weir_core::Operation::Alter { options: &options };
+    let alter = weir_core::Intention::new("t", options);
+    world.store.propose(&[alter]).unwrap().wait().unwrap();
+    assert!(world.store.retain(None).unwrap().records > 0);
+}
+
 #[test]
 fn ids_have_the_incarnation_of_their_record() {
     const TAIL: &str = "/v1/topics/t/events?live=sse";
@@ -168,6 +178,8 @@ fn ids_have_the_incarnation_of_their_record() {
         world.store.topic("t").unwrap().incarnation.unwrap().0
     };
     let first = create_again();
+    remove_all_records(&world);
+    post(&world, "\"old\"");
     let mut client = follow(&world, TAIL, "");
     let seen = events(&mut client, "caught-up");
     let id = &seen.last().unwrap().0;
@@ -262,12 +274,7 @@ fn a_reader_of_removed_records_gets_410_or_resumes_at_the_first_remaining_record
     for round in 0..8 {
         post(&world, &format!("\"{round}\""));
     }
-    let mut options = weir_core::TopicOptions::default();
-    options.retention.records = Some(0);
-    let options = weir_core::Operation::Alter { options: &options };
-    let alter = weir_core::Intention::new("t", options);
-    world.store.propose(&[alter]).unwrap().wait().unwrap();
-    assert!(world.store.retain(None).unwrap().records > 0);
+    remove_all_records(&world);
     let removed = world.store.removed("t").0;
     post(&world, "\"new\"");
     let read = |query: &str| world.ask(&format!("GET /v1/topics/t/events?{query}"), "", b"");
