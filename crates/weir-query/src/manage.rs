@@ -337,6 +337,10 @@ impl Query {
     /// or by the source that it moved to. Each new source begins with its own first
     /// continuation.
     ///
+    /// If an earlier run returned some items of a page, and the source has no
+    /// [`tie`](SourceOptions::tie), items of that page with equal keys are only counted. In
+    /// several parts, one of them may then be returned twice, and another not at all.
+    ///
     /// # Errors
     /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`, `SPLIT_LOOP`, and those of
     /// [`add_source`](Self::add_source). On an error, nothing changes.

@@ -144,7 +144,7 @@ pub struct SourceOptions {
     /// Whether equal continuations always give equal items.
     pub stable: bool,
     /// A singular path that orders and identifies items with equal keys, for tokens if
-    /// sources are not stable. Empty: none.
+    /// sources are not stable or are split. Empty: none.
     pub tie: String,
     /// Values of `meta.NAME` that all items of the source share, as JSON scalars.
     pub meta: Vec<(String, String)>,
