@@ -45,7 +45,7 @@
       (accept-process-output nil 0.02))))
 
 (defun weir-tests-stop (process)
-  "Stop PROCESS, and wait until none of its threads runs."
+  "Stop PROCESS, and wait until all its threads are stopped."
   (signal-process process 'SIGSTOP)
   (weir-tests-until (lambda () (eq (process-status process) 'stop))))
 
