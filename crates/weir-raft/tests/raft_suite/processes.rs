@@ -267,30 +267,30 @@ fn an_empty_disk_under_an_old_number_does_not_vote() {
     for nonce in 1..=WRITES {
         leader = write_somewhere(&mut nodes, leader, nonce);
     }
-    let behind = leader % 3 + 1;
-    nodes.remove(&behind).unwrap().kill();
+    let stale = leader % 3 + 1;
+    nodes.remove(&stale).unwrap().kill();
     for nonce in WRITES + 1..=2 * WRITES {
         leader = write_somewhere(&mut nodes, leader, nonce);
     }
-    let lost = 1 + 2 + 3 - behind - leader;
+    let emptied = 1 + 2 + 3 - stale - leader;
     nodes.remove(&leader).unwrap().kill();
-    nodes.remove(&lost).unwrap().kill();
-    std::fs::remove_dir_all(directory(lost)).unwrap();
-    nodes.insert(lost, start(lost));
-    nodes.insert(behind, start(behind));
-    let candidate = nodes.get_mut(&behind).unwrap();
+    nodes.remove(&emptied).unwrap().kill();
+    std::fs::remove_dir_all(directory(emptied)).unwrap();
+    nodes.insert(emptied, start(emptied));
+    nodes.insert(stale, start(stale));
+    let candidate = nodes.get_mut(&stale).unwrap();
     assert_eq!(candidate.command("is-leader now"), "false");
 
     nodes.insert(leader, start(leader));
     let nonce = 2 * WRITES + 1;
     write_somewhere(&mut nodes, leader, nonce);
     assert_eq!(
-        nodes.get_mut(&lost).unwrap().command("log now"),
+        nodes.get_mut(&emptied).unwrap().command("log now"),
         "term 0 last None"
     );
     let state = loop {
         let mut states =
-            [leader, behind].map(|node| nodes.get_mut(&node).unwrap().command("applied now"));
+            [leader, stale].map(|node| nodes.get_mut(&node).unwrap().command("applied now"));
         if states[0] == states[1] && states[0].starts_with("true ") {
             break std::mem::take(&mut states[0]);
         }
