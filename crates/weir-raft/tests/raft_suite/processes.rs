@@ -288,7 +288,7 @@ fn an_empty_disk_under_an_old_number_does_not_vote() {
         nodes.get_mut(&emptied).unwrap().command("log now"),
         "term 0 last None"
     );
-    let state = loop {
+    let applied = loop {
         let mut states =
             [leader, stale].map(|node| nodes.get_mut(&node).unwrap().command("applied now"));
         if states[0] == states[1] && states[0].starts_with("true ") {
@@ -297,8 +297,8 @@ fn an_empty_disk_under_an_old_number_does_not_vote() {
         std::thread::yield_now();
     };
     assert!(
-        state.ends_with(&format!(" {nonce}")),
-        "{state} after {nonce}"
+        applied.ends_with(&format!(" {nonce}")),
+        "{applied} after {nonce}"
     );
     for process in nodes.into_values() {
         process.kill();
