@@ -158,6 +158,20 @@ static void two_threads(void)
     weir_query_free(query);
 }
 
+/* The number of paths in one call is limited, and the error names the limit. */
+static void too_many_paths(void)
+{
+    weir_error error;
+    weir_slice paths[65];
+    weir_frame found[65];
+    for (size_t at = 0; at < 65; at++)
+        paths[at] = slice("$.a");
+    CHECK(weir_find(slice("{\"a\":12}"), paths, 64, found, &error) == WEIR_OK);
+    CHECK(found[63].offset == 5 && found[63].len == 2);
+    CHECK(weir_find(slice("{\"a\":12}"), paths, 65, found, &error) == WEIR_E_TOO_COMPLEX);
+    CHECK(!strcmp(error.message, "more than 64 paths"));
+}
+
 /* Closes each connection at once, and resets it, so that a write of the client fails. */
 static void *close_connections(void *listener)
 {
@@ -205,6 +219,7 @@ int main(int count, char **words)
     options_of_reads(words[1]);
     released_elsewhere();
     two_threads();
+    too_many_paths();
     broken_connections();
     CHECK(weir_handles_open() == 0);
     return 0;

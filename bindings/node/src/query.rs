@@ -527,7 +527,7 @@ fn path_set(texts: &[String]) -> Result<PathSet> {
 /// value.
 ///
 /// # Errors
-/// `SYNTAX`; `BAD_OPTION` for too many paths.
+/// `SYNTAX`, `NOT_SINGULAR`; `TOO_COMPLEX` for more than 64 paths.
 #[napi]
 pub fn find_each(bytes: &[u8], items: &[u32], paths: Vec<String>) -> napi::Result<Uint32Array> {
     let paths = path_set(&paths)?;

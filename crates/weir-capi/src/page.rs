@@ -502,9 +502,10 @@ fn checked_paths(
     paths: *const raw::Slice,
     path_count: usize,
 ) -> Result<&[raw::Slice], Fail> {
+    // An array that is too long is not read.
     if path_count > query::PATHS_MAX {
-        let text = format!("{path_count} paths; {} at most", query::PATHS_MAX);
-        return Err(Fail::new(ErrorCode::BadLength, text));
+        let text = format!("more than {} paths", query::PATHS_MAX);
+        return Err(Fail::new(ErrorCode::TooComplex, text));
     }
     c.array(paths, path_count)
 }

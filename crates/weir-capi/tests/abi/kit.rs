@@ -26,6 +26,7 @@ pub(crate) const BAD_STRUCT: i32 = -608;
 pub(crate) const CLOSED: i32 = -414;
 pub(crate) const BAD_OPTION: i32 = -415;
 pub(crate) const CANCELLED: i32 = -508;
+pub(crate) const TOO_COMPLEX: i32 = -703;
 
 pub(crate) fn slice(bytes: &[u8]) -> Slice {
     Slice {
