@@ -213,7 +213,7 @@ int32_t weir_page_get(const weir_page *page, size_t first, size_t count, weir_sl
                       weir_slice *out, weir_error *error);
 /* As weir_page_get for up to 64 paths, in one pass over each item (0.6). `out` must have room for count *
  * path_count spans. The row of item `first + i` begins at out[i * path_count] and has the value of each
- * path, in the order of the paths. */
+ * path, in the order of the paths. WEIR_E_TOO_COMPLEX for more paths. */
 int32_t weir_page_values(const weir_page *page, size_t first, size_t count, const weir_slice *paths,
                          size_t path_count, weir_slice *out, weir_error *error);
 /* As weir_page_values for one JSON text of the caller, of less than 4 GiB (0.6). Writes the range of the value
@@ -306,9 +306,10 @@ int32_t weir_with_consistency(weir *store, uint32_t consistency, weir **out, wei
  * weir_connect. */
 int32_t weir_cancel(weir *store);
 /* Executes the queued writes and closes the store. Releases the handle, even if the call fails. Other
- * handles of the store remain valid, and their calls fail with WEIR_E_CLOSED. For a handle of weir_within or
- * weir_with_consistency, only releases the handle: the store and the handles that were opened through it
- * stay open. */
+ * handles of the store remain valid, and their calls fail with WEIR_E_CLOSED. A weir_session_submit that
+ * waits for its verdicts at a server waits at most `patience_ms` longer, and then fails with
+ * WEIR_E_INDETERMINATE. For a handle of weir_within or weir_with_consistency, only releases the handle: the
+ * store and the handles that were opened through it stay open. */
 int32_t weir_close(weir *store, weir_error *error);
 
 /* ------------------------------------------------------------------ writing */

@@ -7,6 +7,8 @@
 //! - A write that was sent, and for whose verdict the call no longer waits, is reported as
 //!   `INDETERMINATE`.
 //! - A claim is not abandoned while its response is in transit.
+//! - A call of a session ends after its store was closed, although the session has a connection of
+//!   its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,6 +76,12 @@ pub(crate) trait CancelSource {
     fn take(&self) -> bool {
         self.is_over()
     }
+
+    /// After the store was closed: how long a sent write may still wait for its verdict. `None`
+    /// while the store is open, and if the close itself ends the waits.
+    fn drain_limit(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// When the waits of one call must end.
@@ -107,14 +115,10 @@ impl WaitContext {
         self.end.is_some() || self.watch.is_some()
     }
 
-    fn is_late(&self) -> bool {
-        self.end.is_some_and(|end| end <= Instant::now())
-    }
-
     /// Runs `call`, which waits for a server.
     ///
     /// # Errors
-    /// Those of the call; `Cancelled` or `Deadline` if the wait ended early.
+    /// Those of the call; `Cancelled`, `Deadline` or `Closed` if the wait ended early.
     pub(crate) fn run<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
         self.run_until_ended(call, |is_cancelled| {
             Fail::of(if is_cancelled {
@@ -143,9 +147,19 @@ impl WaitContext {
         };
         check_cancelled(&**watch)?;
         let (source, end) = (Arc::clone(watch), self.end);
-        let must_end = move || source.is_over() || end.is_some_and(|end| end <= Instant::now());
+        let must_end = move || {
+            source.is_over()
+                || source.drain_limit().is_some()
+                || end.is_some_and(|end| end <= Instant::now())
+        };
         match interruptible(self.every, Arc::new(must_end), call) {
-            Err(fail) if fail.code == ErrorCode::Cancelled => Err(ended(watch.take())),
+            Err(fail) if fail.code == ErrorCode::Cancelled => {
+                let is_cancelled = watch.take();
+                if !is_cancelled && watch.drain_limit().is_some() {
+                    return Err(Fail::of(ErrorCode::Closed));
+                }
+                Err(ended(is_cancelled))
+            }
             done => done,
         }
     }
@@ -155,15 +169,21 @@ impl WaitContext {
         let Some(watch) = &self.watch else {
             return Ok(proposal.wait()?);
         };
+        let mut end = self.end;
         loop {
             let left = |end: Instant| end.saturating_duration_since(Instant::now());
-            let time = self.end.map_or(self.every, |end| left(end).min(self.every));
+            let time = end.map_or(self.every, |end| left(end).min(self.every));
             proposal = match proposal.wait_for(time) {
                 Ok(outcomes) => return Ok(outcomes?),
                 Err(proposal) => proposal,
             };
-            if watch.take() || self.is_late() {
+            let now = Instant::now();
+            if watch.take() || end.is_some_and(|end| end <= now) {
                 return Err(Fail::of(ErrorCode::Indeterminate));
+            }
+            // Later rounds do not extend it: the earlier time applies.
+            if let Some(limit) = watch.drain_limit() {
+                end = [end, now.checked_add(limit)].into_iter().flatten().min();
             }
         }
     }
@@ -182,6 +202,9 @@ pub(crate) struct CancelToken {
     /// As `every`, while a request to a server has no response; `None` if the request ends by
     /// itself.
     unanswered: Option<Duration>,
+    /// How long a sent write waits for its verdict after the store was closed; `None` if the close
+    /// ends the waits.
+    drain: Option<Duration>,
 }
 
 impl CancelSource for CancelToken {
@@ -198,6 +221,10 @@ impl CancelSource for CancelToken {
             || self.freed.load(Ordering::Acquire)
             || self.scope.is_over()
     }
+
+    fn drain_limit(&self) -> Option<Duration> {
+        self.drain.filter(|_| self.is_closed())
+    }
 }
 
 impl CancelToken {
@@ -207,6 +234,7 @@ impl CancelToken {
         (closed, scope): (&Arc<AtomicBool>, &Arc<Scope>),
         every: Duration,
         unanswered: Option<Duration>,
+        drain: Option<Duration>,
     ) -> Arc<Self> {
         Arc::new(Self {
             cancelled: AtomicBool::new(false),
@@ -215,6 +243,7 @@ impl CancelToken {
             scope: Arc::clone(scope),
             every,
             unanswered,
+            drain,
         })
     }
 

@@ -10,7 +10,7 @@ use weir::{
     OpenOptions, StateMode, StoreError, TopicOptions, Weir, WeirError,
 };
 
-use crate::deadline::{CancelSource, CancelToken, Scope, WaitContext};
+use crate::deadline::{CHECK_INTERVAL, CancelSource, CancelToken, Scope, WaitContext};
 use crate::error::{Fail, Kind};
 use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::{Page, into_handle_or};
@@ -36,6 +36,8 @@ pub(crate) struct Store {
     pub(crate) scope: Arc<Scope>,
     /// Whether the handle was released.
     pub(crate) freed: AtomicBool,
+    /// How long a close waits for the verdicts of writes that were sent to a server.
+    patience: Duration,
 }
 
 impl Store {
@@ -59,7 +61,14 @@ impl Store {
         every: Duration,
         unanswered: Option<Duration>,
     ) -> Arc<CancelToken> {
-        CancelToken::new((&self.closed, &self.scope), every, unanswered)
+        CancelToken::new((&self.closed, &self.scope), every, unanswered, None)
+    }
+
+    /// The token of a session. A close does not end the connection of a session to a server, so the
+    /// token ends its calls.
+    pub(crate) fn session_token(&self) -> Arc<CancelToken> {
+        let drain = (!self.is_local()).then_some(self.patience);
+        CancelToken::new((&self.closed, &self.scope), CHECK_INTERVAL, None, drain)
     }
 
     /// Runs a call that may wait for a server.
@@ -85,12 +94,18 @@ pub(crate) fn get_store(store: *mut raw::Weir) -> Result<Arc<Store>, Fail> {
     Ok(store)
 }
 
-fn create_handle(c: &Caller, weir: Weir, out: *mut *mut raw::Weir) -> Result<Kind, Fail> {
+fn create_handle(
+    c: &Caller,
+    weir: Weir,
+    patience: Duration,
+    out: *mut *mut raw::Weir,
+) -> Result<Kind, Fail> {
     let store = Store {
         weir,
         closed: Arc::default(),
         scope: Arc::default(),
         freed: AtomicBool::new(false),
+        patience,
     };
     c.write(out, registry::insert(Arc::new(store))?)?;
     Ok(Kind::Ok)
@@ -174,12 +189,13 @@ pub(crate) fn open(
         let max = usize::try_from(given.value_bytes_max).unwrap_or(usize::MAX);
         options.limits.value_bytes_max = max;
     }
+    let server = ConnectOptions::default();
     let weir = if given.flags & OR_CONNECT == 0 {
         Weir::open_with(&directory, &options)?
     } else {
-        Weir::open_or_connect(&directory, &options, &ConnectOptions::default())?
+        Weir::open_or_connect(&directory, &options, &server)?
     };
-    create_handle(c, weir, out)
+    create_handle(c, weir, server.patience, out)
 }
 
 pub(crate) fn connect(
@@ -212,7 +228,8 @@ pub(crate) fn connect(
     }
     options.connect_timeout = millis(given.connect_ms, options.connect_timeout);
     options.patience = millis(given.patience_ms, options.patience);
-    create_handle(c, Weir::connect_with(address, &options)?, out)
+    let weir = Weir::connect_with(address, &options)?;
+    create_handle(c, weir, options.patience, out)
 }
 
 pub(crate) fn describe(
@@ -306,6 +323,7 @@ fn create_derived_handle(
         closed: Arc::clone(&parent.closed),
         scope: Arc::new(scope),
         freed: AtomicBool::new(false),
+        patience: parent.patience,
     };
     c.write(out, registry::insert(Arc::new(store))?)?;
     Ok(Kind::Ok)

@@ -392,7 +392,7 @@ pub(crate) fn session_open(
     })?;
     let session = Session {
         inner: Exclusive::new(session),
-        cancel_token: store.cancel_token(CHECK_INTERVAL, None),
+        cancel_token: store.session_token(),
         store,
     };
     c.write(out, registry::insert(Arc::new(session))?)?;

@@ -42,6 +42,12 @@ impl SilentServer {
 
     /// Starts a server. `topic`: whether it reports a topic with records.
     pub(crate) fn with(topic: bool) -> Self {
+        Self::with_patience(topic, 0).unwrap()
+    }
+
+    /// As `with`, for a client with this patience; 0: the default. `None` if this machine was too busy
+    /// to connect within it.
+    fn with_patience(topic: bool, patience_ms: u64) -> Option<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
         let (sender, requests) = channel();
@@ -52,12 +58,12 @@ impl SilentServer {
                 std::thread::spawn(move || listen(stream.unwrap(), topic, &sender));
             }
         });
-        let mut store = null_mut();
-        let (options, error) = (sized!(ConnectOptions), null_mut());
+        let mut options = sized!(ConnectOptions);
+        options.patience_ms = patience_ms;
+        let (mut store, error) = (null_mut(), null_mut());
         let address = slice(address.as_bytes());
         let made = unsafe { weir_connect(address, &raw const options, &raw mut store, error) };
-        assert_eq!(made, OK);
-        Self { store, requests }
+        (made == OK).then_some(Self { store, requests })
     }
 
     fn within(&self, timeout_ms: u64) -> *mut Weir {
@@ -542,6 +548,35 @@ fn check_that_handles_end_with(store: *mut Weir) {
 fn a_session_and_a_group_end_with_their_store() {
     check_that_handles_end_with(Store::new().store);
     check_that_handles_end_with(SilentServer::new().store);
+}
+
+#[test]
+fn a_close_ends_calls_of_a_session_that_wait_at_a_server() {
+    let opened = ENOUGH.into_iter().find_map(|enough| {
+        let server = SilentServer::with_patience(false, enough)?;
+        let (opened, session) = open_session(server.store);
+        (opened == OK).then_some((server, session))
+    });
+    // A session is not released here: the release would wait for its write.
+    let (server, writer) = opened.unwrap();
+    let close = || unsafe { assert_eq!(weir_close(server.store, null_mut()), OK) };
+    // The verdict may still arrive within the patience of the connection.
+    assert_eq!(
+        ended(&server, "write", writer, session_submit, close),
+        INDETERMINATE
+    );
+    assert_eq!(session_submit(writer), CLOSED);
+
+    // `resume` waits for the writes in flight, and sends nothing.
+    let server = SilentServer::new();
+    let session = session(server.store);
+    let (intention, mut pending) = (put(), null_mut());
+    let (one, out) = (&raw const intention, &raw mut pending);
+    unsafe { assert_eq!(weir_session_send(session, one, 1, out, null_mut()), OK) };
+    let resume = |session| unsafe { weir_session_resume(session, 1, null_mut()) };
+    let close = || unsafe { assert_eq!(weir_close(server.store, null_mut()), OK) };
+    assert_eq!(ended(&server, "write", session, resume, close), CLOSED);
+    unsafe { weir_pending_free(pending) };
 }
 
 #[test]
