@@ -88,7 +88,17 @@ pub(super) struct BareFormat {
     strings: bool,
     /// The names of a projection, each a comma, a JSON string and a colon, in colour if that is on.
     names: Vec<String>,
+    /// The members that are columns of a result that the query built; `None` if the result is
+    /// printed as JSON.
+    members: Option<PathSet>,
     colours: bool,
+}
+
+/// The members of a result that the query built, in the order of its columns.
+fn members(columns: &[String]) -> anyhow::Result<PathSet> {
+    let member = |name: &String| format!("$[{}]", query::quoted(name)).parse::<Path>();
+    let members: Result<Vec<Path>, _> = columns.iter().map(member).collect();
+    Ok(PathSet::new(&members?)?)
 }
 
 impl Printer {
@@ -113,10 +123,12 @@ impl Printer {
                 let name = if colours { paint::json(&name) } else { name };
                 format!(",{name}")
             });
+            let in_columns = strings && !columns.is_empty();
             let bare = BareFormat {
                 format,
                 strings,
                 names: names.collect(),
+                members: in_columns.then(|| members(columns)).transpose()?,
                 colours,
             };
             return Ok(Some(Self::Bare {
@@ -131,9 +143,7 @@ impl Printer {
                 ..field("", "json", "a column of the results")
             });
             let fields: Vec<Field> = fields.collect();
-            let member = |name: &String| format!("$[{}]", query::quoted(name)).parse::<Path>();
-            let members: Result<Vec<Path>, _> = columns.iter().map(member).collect();
-            let members = PathSet::new(&members?)?;
+            let members = members(columns)?;
             let out = style.open(Shape::Stream, fields)?;
             return Ok(out.map(|out| Self::Columns { out, members }));
         }
@@ -233,13 +243,14 @@ impl BareFormat {
             out.write_all(if count == 0 { b"[\n" } else { b",\n" })?;
         }
         let values = page.values(at);
-        if values.is_empty() {
+        if let Some(members) = self.members.as_ref().filter(|_| item.constructed) {
+            let (bytes, mut found) = (page.bytes(item), Vec::new());
+            query::find(bytes, members, &mut found).map_err(io::Error::other)?;
+            self.columns(out, found.iter().map(|value| value.span.of(bytes)))?;
+        } else if values.is_empty() {
             self.value(out, page.bytes(item), None)?;
         } else if self.format == Format::Raw {
-            for (column, value) in values.iter().enumerate() {
-                out.write_all(if column > 0 { b"\t" } else { b"" })?;
-                self.value(out, page.value(item, *value), Some(b'\t'))?;
-            }
+            self.columns(out, values.iter().map(|value| page.value(item, *value)))?;
         } else {
             self.object(out, page, (item, values))?;
         }
@@ -247,6 +258,19 @@ impl BareFormat {
             return Ok(());
         }
         out.write_all(b"\n")
+    }
+
+    /// Prints columns with tabs between them.
+    fn columns<'a>(
+        &self,
+        out: &mut impl Write,
+        values: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<()> {
+        for (column, value) in values.enumerate() {
+            out.write_all(if column > 0 { b"\t" } else { b"" })?;
+            self.value(out, value, Some(b'\t'))?;
+        }
+        Ok(())
     }
 
     /// Prints a projection as an object, without missing values.

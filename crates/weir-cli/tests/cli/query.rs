@@ -1145,6 +1145,8 @@ fn groups_have_columns_and_are_in_the_order_of_their_counts() {
         .words(&[&words[..], &top, &["-o", "csv"]].concat())
         .ok();
     assert_eq!(found.text(), "s,count,n\r\nb,2,\r\n,1,4\r\n");
+    let found = place.words(&[&words[..], &top, &["-r"]].concat()).ok();
+    assert_eq!(found.text(), "b\t2\t\n\t1\t4\n");
     let found = place
         .words(&[&words[..], &["--order-by", "points"]].concat())
         .code(2);
