@@ -19,11 +19,13 @@ use weir_core::limits::SESSION_TTL_MS;
 
 use crate::security::Principal;
 
+pub(crate) mod keys;
+
 /// Time without use after which a session no longer counts.
 const IDLE: Duration = Duration::from_millis(SESSION_TTL_MS);
 /// Error text for a principal that has its maximum number of sessions.
 pub(crate) const SESSIONS_FULL: &str =
-    "the principal has its maximum number of sessions of the last 24 hours";
+    "the principal has sessions_per_principal_max sessions of the last 24 hours";
 /// Shortest interval between two searches for unused sessions of a principal.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::phase::Phase;
 use crate::security::{Denied, Principal, Right, Security};
 use crate::sessions::Sessions;
+use crate::sessions::keys::IdempotencyKeys;
 use crate::wake_batches::WakeBatches;
 
 /// State that all ports and connections share.
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) security: Arc<Security>,
     /// The sessions of principals.
     pub(crate) sessions: Arc<Sessions>,
+    /// The idempotency keys of principals.
+    pub(crate) idempotency_keys: IdempotencyKeys,
     /// Liveness counter, which increases while the reactor runs and the store applies its work.
     pub(crate) heartbeats: AtomicU64,
     /// When the server started.
@@ -72,6 +75,7 @@ impl Shared {
         let connections = ConnectionTable::new(&config, descriptors, Arc::clone(&metrics));
         Ok(Self {
             sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),
+            idempotency_keys: IdempotencyKeys::default(),
             readers: Readers::new(limits.readers)?,
             admission: Admission::new(limits),
             store,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
+use weir_core::intention::ONCE;
 use weir_core::{ClientId, ErrorCode};
 
 use super::hub::Hub;
@@ -17,7 +18,9 @@ use crate::http::origin::{self, PageOrigin, SANDBOX};
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
+use crate::limits::KEYS_FULL_RETRY_MS;
 use crate::security::{Denied, Principal, Right};
+use crate::sessions::keys::KEYS_FULL;
 use crate::shared::Shared;
 
 /// The connection of a request.
@@ -67,10 +70,17 @@ pub(crate) struct Call {
 pub(crate) struct KeyInFlight {
     edge: Arc<Edge>,
     client: ClientId,
+    /// The principal among whose keys it is counted; `None` if it is not counted.
+    principal: Option<String>,
 }
 
 impl Drop for KeyInFlight {
     fn drop(&mut self) {
+        if let Some(principal) = &self.principal {
+            let is_stored = self.edge.has_key(self.client);
+            let keys = &self.edge.shared.idempotency_keys;
+            keys.end(principal, is_stored);
+        }
         let mut keys = self.edge.keys_in_flight.lock();
         keys.remove(&self.client);
     }
@@ -94,12 +104,34 @@ impl Edge {
         }
     }
 
-    /// Marks an idempotency key as in flight; `None` if it is already.
-    pub(crate) fn start_key(self: &Arc<Self>, client: ClientId) -> Option<KeyInFlight> {
-        let mut keys = self.keys_in_flight.lock();
-        let edge = Arc::clone(self);
+    /// Marks an idempotency key as in flight. Fails if it is already, or if it is new and the
+    /// principal has its maximum number of keys.
+    pub(crate) fn start_key(
+        self: &Arc<Self>,
+        principal: &Principal,
+        client: ClientId,
+    ) -> Result<KeyInFlight, Problem> {
+        if !self.keys_in_flight.lock().insert(client) {
+            return Err(Problem::new(Kind::InProgress, ""));
+        }
         // Created only for a new key, because dropping a `KeyInFlight` removes the mark.
-        keys.insert(client).then(|| KeyInFlight { edge, client })
+        let mut key = KeyInFlight {
+            edge: Arc::clone(self),
+            client,
+            principal: None,
+        };
+        let is_counted = !principal.name.is_empty() && !principal.is_owner();
+        if is_counted && !self.has_key(client) {
+            let counted = self.shared.idempotency_keys.start(&principal.name);
+            counted.map_err(keys_full)?;
+            key.principal = Some(principal.name.clone());
+        }
+        Ok(key)
+    }
+
+    /// Whether the store has the idempotency key of this client id.
+    fn has_key(&self, client: ClientId) -> bool {
+        self.shared.store.outcome(client, ONCE).is_some()
     }
 
     /// Checks the right of a request again after a wait, because it may have been revoked meanwhile.
@@ -245,4 +277,89 @@ pub(crate) fn milliseconds(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis())
         .unwrap_or(u64::MAX)
         .saturating_add(1)
+}
+
+/// The problem of a principal that may have this many idempotency keys, and has them.
+fn keys_full(max: usize) -> Problem {
+    let problem = Problem::new(Kind::Busy, KEYS_FULL).code(ErrorCode::Busy);
+    let mut problem = problem.number("limit", max as u64);
+    problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
+    problem
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use weir_core::{Intention, Operation, TopicOptions};
+    use weir_store::{Durability, OpenOptions, Store};
+
+    use super::*;
+    use crate::config::ServerConfig;
+    use crate::http::problem::Member;
+    use crate::security::Security;
+    use crate::sessions::keys::IdempotencyKeys;
+
+    const KEYS_MAX: usize = 16;
+
+    fn edge(folder: &std::path::Path) -> Arc<Edge> {
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        let store = Arc::new(Store::open(folder, &options).unwrap());
+        let options = TopicOptions::default();
+        let create = Operation::Create { options: &options };
+        let created = store.propose(&[Intention::new("t", create)]);
+        created.unwrap().wait().unwrap();
+        let config = ServerConfig::default();
+        let security = Security::open(&config).unwrap();
+        let descriptors = crate::descriptors::raise().unwrap();
+        let mut shared = Shared::new(config, store, security, descriptors, Vec::new()).unwrap();
+        shared.idempotency_keys = IdempotencyKeys::new(KEYS_MAX);
+        Arc::new(Edge::new(Arc::new(shared), || ""))
+    }
+
+    /// Writes once under a key of a principal.
+    fn write(edge: &Arc<Edge>, principal: &str, key: u8) -> Result<(), Problem> {
+        let mut caller = Principal::default();
+        principal.clone_into(&mut caller.name);
+        let client = crate::sessions::stored(&caller, ClientId([key; 16]));
+        let in_flight = edge.start_key(&caller, client)?;
+        let put = Operation::Put {
+            key: b"k",
+            value: b"1",
+        };
+        let intention = Intention::new("t", put).under(client, ONCE);
+        let proposal = edge.shared.store.propose(&[intention]);
+        proposal.unwrap().wait().unwrap();
+        drop(in_flight);
+        Ok(())
+    }
+
+    #[test]
+    fn a_principal_with_its_maximum_of_keys_is_refused_and_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let edge = edge(folder.path());
+        let refused = (1..).find_map(|key| write(&edge, "a", key).err().map(|error| (key, error)));
+        let (key, problem) = refused.unwrap();
+        let stored = KEYS_MAX / 8 * 7;
+        assert_eq!(usize::from(key), stored + 1);
+        assert_eq!((problem.kind, &*problem.detail), (Kind::Busy, KEYS_FULL));
+        let limit = stored as u64;
+        let has_limit =
+            |member: &Member| matches!(member, Member::Number("limit", max) if *max == limit);
+        assert!(problem.members.iter().any(has_limit), "{problem:?}");
+        // A retry of a stored key gets its outcome.
+        write(&edge, "a", 1).unwrap();
+        write(&edge, "b", 1).unwrap();
+        assert!(write(&edge, "a", key).is_err());
+        // A key in flight allows no second request, and a refused key leaves no mark.
+        let (caller, client) = (Principal::default(), ClientId([7; 16]));
+        let in_flight = edge.start_key(&caller, client).unwrap();
+        let second = edge.start_key(&caller, client).unwrap_err();
+        assert_eq!(second.kind, Kind::InProgress);
+        drop(in_flight);
+        assert!(edge.start_key(&caller, client).is_ok());
+    }
 }

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use weir_core::intention::ONCE;
+use weir_core::limits::{ONCE_IDS_MAX, SESSIONS_MAX};
 use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
 use weir_store::StoreError;
 
@@ -16,6 +17,12 @@ use crate::limits::KEYS_FULL_RETRY_MS;
 use crate::queued_write::QueuedWrite;
 use crate::resources::context::{Call, Edge, denial};
 use crate::resources::problems;
+
+/// Error texts for a full table of the store.
+const STORE_KEYS_FULL: &str =
+    "the store has its maximum number of idempotency keys, and none is 15 minutes old";
+const STORE_SESSIONS_FULL: &str =
+    "the store has its maximum number of sessions, and all were used in the last 24 hours";
 
 /// How long the check of a right before the body remains valid.
 const RIGHT_AGE_MAX: Duration = Duration::from_secs(1);
@@ -128,9 +135,15 @@ pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
         ErrorCode::NonceGap | ErrorCode::NonceReused if expected != ONCE => {
             problem.number("expected", expected)
         }
-        // The table of idempotency keys is full until old keys expire.
-        ErrorCode::Busy if expected == ONCE => {
-            let mut problem = problem;
+        // The table is full until old keys or sessions expire.
+        ErrorCode::Busy => {
+            let (detail, max) = if expected == ONCE {
+                (STORE_KEYS_FULL, ONCE_IDS_MAX)
+            } else {
+                (STORE_SESSIONS_FULL, SESSIONS_MAX)
+            };
+            let problem = Problem::new(Kind::Busy, detail).code(code);
+            let mut problem = problem.number("limit", max as u64);
             problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
             problem
         }

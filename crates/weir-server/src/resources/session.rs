@@ -60,7 +60,7 @@ impl Session {
                 let sessions = &edge.shared.sessions;
                 let last_nonce = |id| edge.shared.store.last_nonce(id);
                 let session = sessions.enter(&call.principal, client, Some(nonce), last_nonce);
-                let session = session.map_err(|error| session_problem(error, nonce))?;
+                let session = session.map_err(|error| session_problem(edge, error, nonce))?;
                 Ok(Self {
                     client: session.client,
                     nonce,
@@ -84,7 +84,7 @@ impl Session {
             let last_nonce = |id| edge.shared.store.last_nonce(id);
             let sessions = &edge.shared.sessions;
             let entered = sessions.enter_own(&call.principal, session.client, last_nonce);
-            let entered = entered.map_err(|error| session_problem(error, 1))?;
+            let entered = entered.map_err(|error| session_problem(edge, error, 1))?;
             session.in_use = Some(Arc::new(entered));
         }
         Ok(session)
@@ -128,9 +128,7 @@ impl Session {
         id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
         let client = ClientId(id);
         let fingerprint = fingerprint(call, body, is_payload);
-        let key_in_flight = edge
-            .start_key(client)
-            .ok_or_else(|| Problem::new(Kind::InProgress, ""))?;
+        let key_in_flight = edge.start_key(&call.principal, client)?;
         Ok(Self {
             client,
             nonce: ONCE,
@@ -142,11 +140,13 @@ impl Session {
 }
 
 /// The problem for a session that may not be used.
-fn session_problem(error: SessionError, nonce: u64) -> Problem {
+fn session_problem(edge: &Edge, error: SessionError, nonce: u64) -> Problem {
     match error {
         SessionError::Expired => refused(ErrorCode::SessionExpired, nonce),
         SessionError::Full => {
-            let mut problem = Problem::new(Kind::Busy, SESSIONS_FULL).code(ErrorCode::Busy);
+            let max = edge.shared.config.sessions_per_principal_max;
+            let problem = Problem::new(Kind::Busy, SESSIONS_FULL).code(ErrorCode::Busy);
+            let mut problem = problem.number("limit", max as u64);
             problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
             problem
         }

@@ -191,8 +191,10 @@ fn the_number_of_sessions_per_principal_is_limited() {
     let full = put(&world, &a, &id(3), 1, "x");
     assert!(full.starts_with("http/1.1 503 "), "{full}");
     assert!(field(&full, "retry-after").is_some(), "{full}");
+    assert!(full.contains(r#""limit":2"#), "{full}");
     let (_, full) = hello(&world, &a, &id(4), "");
     assert_line(&full, "_failure_busy");
+    assert_eq!(variable(&full, "_limit"), Some("2"), "{full}");
     assert!(variable(&full, "_retry_ms").is_some(), "{full}");
     // A batch with an idempotency key also needs a session.
     let fields = [

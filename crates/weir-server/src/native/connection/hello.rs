@@ -121,6 +121,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             SessionError::Full => {
                 let mut refused = Refused::new(ErrorCode::Busy, SESSIONS_FULL);
+                let max = shared.config.sessions_per_principal_max;
+                refused.message.limit = Some(max as u64);
                 refused.message.retry_ms = Some(SESSIONS_RETRY_MS);
                 refused
             }
