@@ -7,6 +7,7 @@
 use thiserror::Error;
 
 use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
+use crate::exact::part;
 use crate::group::{self, GroupStep};
 use crate::ids::{ClientId, TopicName};
 use crate::intention::{Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp};
@@ -22,6 +23,9 @@ use crate::program::CodeHash;
 pub const BATCH_VERSION: u8 = 1;
 /// Bytes before the first item.
 pub const BATCH_HEAD_BYTES: usize = 16;
+
+/// Why bytes up to the position of a reader exist.
+const READ: &str = "the reader has read these bytes";
 
 mod op {
     pub(super) const CREATE: u8 = 1;
@@ -863,7 +867,7 @@ impl<'a> Items<'a> {
         if flags & flag::CONTENT != 0 {
             fits(&action, &expects, meta)?;
         }
-        let content = content.get(..r.at() - content_at).unwrap_or(&[]);
+        let content = part(content, ..r.at() - content_at, READ);
         // The meter is not part of the content: a retry of the request may come from a build with
         // another meter.
         if let Action::Create { code, meter, .. } | Action::Replace { code, meter, .. } =
@@ -1015,7 +1019,7 @@ fn read_expects<'a>(r: &mut Reader<'a>) -> Result<Expects<'a>, &'static str> {
         read_expect(r).map_err(|Short| "a condition")?;
     }
     Ok(Expects {
-        bytes: bytes.get(..r.at() - at).unwrap_or(&[]),
+        bytes: part(bytes, ..r.at() - at, READ),
         count,
     })
 }
@@ -1050,7 +1054,7 @@ fn read_steps<'a>(r: &mut Reader<'a>) -> Result<Steps<'a>, &'static str> {
         read_step(r).map_err(|Short| "a step")?;
     }
     Ok(Steps {
-        bytes: bytes.get(..r.at() - at).unwrap_or(&[]),
+        bytes: part(bytes, ..r.at() - at, READ),
         count,
     })
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::code::{CodeHash, StateMode, TrapKind};
 use crate::digest::{hash, mix};
-use crate::exact::to_u32;
+use crate::exact::{part, to_u32};
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
 pub use crate::image::{IMAGE_PAGE_BYTES, Image, ImageMemory};
 use crate::kv::KvMap;
@@ -254,7 +254,7 @@ impl CallContext {
             Source::Value(start, len) => (value, start, len),
             Source::Key => return key,
         };
-        bytes.get(start..start + len).unwrap_or(&[])
+        part(bytes, start..start + len, "the requested part was checked")
     }
 
     /// Hash of all changes of the intention.
@@ -463,7 +463,8 @@ impl CallContext {
         self.digest = mix(mix(mix(self.digest, 4), hash(0, key)), place);
         if self.keys.is_some() {
             let value = std::mem::take(&mut self.value);
-            self.track_put(key, value.get(from..from + len).unwrap_or(&[]));
+            let copied = "a topic that stores keys copies its input";
+            self.track_put(key, part(&value, from..from + len, copied));
             self.value = value;
         }
         self.emit(false, source, Source::Value(from, len));

@@ -1,8 +1,10 @@
-//! Conversions of numbers that always fit.
+//! Conversions of numbers that always fit, and parts of buffers that always exist.
 //!
-//! Another limit guarantees that the number fits, and each call names this limit. A number that
-//! does not fit is a bug in Weir: it causes a panic, so that no wrong number gets into a log or a
-//! table.
+//! Another limit or rule guarantees it, and each call names this limit or rule. A number that does
+//! not fit, or a range outside of its buffer, is a bug in Weir: it causes a panic, so that no wrong
+//! number and no empty value gets into a log or a table.
+
+use std::slice::SliceIndex;
 
 macro_rules! conversions {
     ($($name:ident $to:ident $what:literal,)*) => {$(
@@ -33,6 +35,25 @@ conversions! {
     to_usize usize "the memory of this machine",
 }
 
+/// The part of `whole` in `range`. `why` names the rule that guarantees the range.
+///
+/// # Panics
+/// If the range is not inside.
+#[inline]
+#[track_caller]
+pub fn part<'a, T, R>(whole: &'a [T], range: R, why: &str) -> &'a [T]
+where
+    R: SliceIndex<[T], Output = [T]>,
+{
+    let Some(part) = whole.get(range) else {
+        panic!(
+            "a range is outside of {} items, although {why}",
+            whole.len()
+        )
+    };
+    part
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +63,12 @@ mod tests {
     fn a_number_that_does_not_fit_is_a_panic() {
         assert_eq!(to_u32(u64::from(u32::MAX), "it is the largest"), u32::MAX);
         to_u32(1_u64 << 32, "a test says so");
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of 3 items, although a test says so")]
+    fn a_range_outside_of_its_buffer_is_a_panic() {
+        assert_eq!(part(b"abc", 1..3, "it ends with the buffer"), b"bc");
+        part(b"abc", 2..4, "a test says so");
     }
 }

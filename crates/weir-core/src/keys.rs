@@ -16,6 +16,7 @@ mod table;
 use bytes::Bytes;
 
 use crate::digest::hash;
+use crate::exact::part;
 use crate::ids::ConsequenceOffset;
 use pages::Pages;
 use table::Table;
@@ -207,7 +208,7 @@ impl Keys {
             (location & 0xffff) as usize,
         );
         let chunk = self.full.get(chunk).map_or(&self.last[..], |full| full);
-        chunk.get(at..at + len).unwrap_or(&[])
+        part(chunk, at..at + len, "a key is inside its chunk")
     }
 
     fn store(&mut self, key: &[u8]) -> u64 {

@@ -7,6 +7,7 @@ mod key_prefixes;
 mod node;
 mod tree;
 
+use crate::exact::part;
 use crate::limits::UNDO_ENTRY_BYTES;
 use node::Entry;
 use tree::Tree;
@@ -123,10 +124,16 @@ impl KvMap {
     /// Reverts all changes since the last commit.
     pub fn rollback(&mut self) {
         let undo_bytes = std::mem::take(&mut self.undo_bytes);
-        let part = |(start, len): (usize, usize)| undo_bytes.get(start..start + len).unwrap_or(&[]);
+        let saved = |(start, len): (usize, usize)| {
+            part(
+                &undo_bytes,
+                start..start + len,
+                "a change wrote these bytes",
+            )
+        };
         while let Some(Undo { key, old }) = self.undo.pop() {
-            let key = part(key);
-            match (old.map(part), self.map.get_mut(key)) {
+            let key = saved(key);
+            match (old.map(saved), self.map.get_mut(key)) {
                 (Some(old), Some(entry)) => {
                     self.bytes -= entry.value().len() as u64;
                     self.bytes += old.len() as u64;

@@ -199,7 +199,7 @@ impl Store {
             .partition_point(|(key, _)| **key < *prefix || **key < *from);
         let limit = limit.min(SCAN_KEYS_MAX);
         let (mut found, mut bytes) = (Vec::new(), 0);
-        for (key, slot) in order.keys.get(start..).unwrap_or(&[]) {
+        for (key, slot) in order.keys.iter().skip(start) {
             if !key.starts_with(prefix) {
                 break;
             }

@@ -6,6 +6,7 @@
 //! Invariant: prefixes only limit where a key may be, and never change the result. Keys with equal
 //! prefixes need not be equal.
 
+use crate::exact::part;
 use std::ops::Range;
 
 /// Maximum number of keys of a node.
@@ -37,7 +38,7 @@ impl Default for KeyPrefixes {
 
 /// The four bytes of a key after the first `skip`, padded with zeros.
 fn prefix_of(key: &[u8], skip: usize) -> u32 {
-    let rest = key.get(skip..).unwrap_or(&[]);
+    let rest = part(key, skip.., "the key begins with the common bytes");
     if let Some(head) = rest.first_chunk() {
         return u32::from_be_bytes(*head);
     }
@@ -71,7 +72,8 @@ impl KeyPrefixes {
     }
 
     fn prefix(&self) -> &[u8] {
-        self.prefix.get(..self.skip.into()).unwrap_or(&[])
+        let len = usize::from(self.skip);
+        part(&self.prefix, ..len, "at most all stored bytes are common")
     }
 
     /// The range in which a key may be. All keys before the range are smaller, all keys after it

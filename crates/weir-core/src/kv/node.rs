@@ -7,6 +7,7 @@
 //! - A node has at most [`ENTRIES_MAX`] keys.
 
 use super::key_prefixes::{KeyPrefixes, PREFIXES_MAX};
+use crate::exact::part;
 use std::sync::Arc;
 
 /// Maximum number of entries of a node.
@@ -17,6 +18,9 @@ pub(super) const ENTRIES_MIN: usize = ENTRIES_MAX / 4;
 /// Spare bytes that a small entry may retain, so that small changes of the length of a value need
 /// no allocation.
 const SPARE_BYTES: usize = 64;
+
+/// Why an entry has the bytes of its key.
+const KEY_FIRST: &str = "an entry begins with its key";
 
 /// A key followed by its value.
 #[derive(Clone, Debug)]
@@ -35,11 +39,11 @@ impl Entry {
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        self.bytes.get(..self.key_len).unwrap_or(&[])
+        part(&self.bytes, ..self.key_len, KEY_FIRST)
     }
 
     pub(super) fn value(&self) -> &[u8] {
-        self.bytes.get(self.key_len..).unwrap_or(&[])
+        part(&self.bytes, self.key_len.., KEY_FIRST)
     }
 
     /// Changes the value, in place if it fits. Frees the memory of a much larger old value, because
@@ -101,7 +105,11 @@ pub(super) fn entry_of(
     key: &[u8],
 ) -> Result<usize, usize> {
     let range = key_prefixes.range(key);
-    let some = entries.get(range.clone()).unwrap_or(&[]);
+    let some = part(
+        entries,
+        range.clone(),
+        "the prefixes are those of all entries",
+    );
     match some.binary_search_by(|entry| entry.key().cmp(key)) {
         Ok(at) => Ok(range.start + at),
         Err(at) => Err(range.start + at),

@@ -114,7 +114,7 @@ impl BlockBuilder {
     /// Appends a record.
     ///
     /// # Panics
-    /// If the offset does not ascend, or the intention descends (I1).
+    /// If the offset does not ascend, or the intention, the time or the term descends (I1).
     #[inline]
     pub(crate) fn push(&mut self, record: &Record<'_>) {
         if self.records == 0 {
@@ -130,6 +130,10 @@ impl BlockBuilder {
         assert!(
             record.offset.0 > before.offset && record.intention.0 >= before.intention,
             "records of a block ascend (I1)"
+        );
+        assert!(
+            record.time_ms >= before.time_ms && record.term >= before.term,
+            "times and terms of a block do not descend"
         );
         let gap = record.offset.0 - before.offset - 1;
         let step = record.intention.0 - before.intention;
@@ -515,6 +519,26 @@ mod tests {
             assert_eq!(cursor.next(&block.bytes), Some(Ok(record(*n))));
         }
         assert_eq!(cursor.next(&block.bytes), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "ascend (I1)")]
+    fn a_repeated_offset_is_a_panic() {
+        let mut builder = BlockBuilder::new();
+        builder.push(&record(7));
+        builder.push(&record(7));
+    }
+
+    /// The time is written as a difference. In a release, a negative difference would wrap.
+    #[test]
+    #[should_panic(expected = "times and terms of a block do not descend")]
+    fn a_time_before_that_of_the_last_record_is_a_panic() {
+        let mut builder = BlockBuilder::new();
+        builder.push(&record(7));
+        builder.push(&Record {
+            time_ms: 1,
+            ..record(8)
+        });
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_core::Record;
-use weir_core::exact::to_u32;
+use weir_core::exact::{part, to_u32};
 
 use super::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
 use super::files::{BlockRef, BlockStorage, Segment, TopicFiles, directory, path};
@@ -220,9 +220,8 @@ impl TopicWriter {
         }
         if self.builder.records() > 0 {
             let bytes = self.builder.bytes();
-            contents
-                .open
-                .extend_from_slice(bytes.get(self.copied..).unwrap_or(&[]));
+            let new = part(bytes, self.copied.., "the open block only grows");
+            contents.open.extend_from_slice(new);
             contents.open_base = self.builder.base();
             contents.open_records = self.builder.records();
             contents.last = self.builder.last();
