@@ -278,6 +278,7 @@ static void render(const uint8_t *from, size_t len)
     CHECK_RENDER(weir_psyc_render_dict, part[5], &entry, 1, flags);
     CHECK_RENDER(weir_psyc_render_key, part[4], flags % 4, flags);
     CHECK_RENDER(weir_psyc_render_value, items, flags);
+    CHECK_RENDER(weir_psyc_render_index, steps, flags % 4, flags);
     CHECK_RENDER(weir_psyc_render_update, steps, flags % 4, ":=+-@?!x"[flags % 8], items, flags);
     weir_psyc_packet_id id = {part[0], part[1], part[2], part[3], part[4]}, back;
     CHECK_RENDER(weir_psyc_render_packet_id, &id);

@@ -476,6 +476,8 @@ int32_t weir_psyc_render_dict(weir_slice type, const weir_psyc_entry *entries, s
  * WEIR_PSYC_LENGTH_... */
 int32_t weir_psyc_render_key(weir_slice key, uint32_t length, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
 int32_t weir_psyc_render_value(const weir_psyc_item *value, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
+/* Renders the steps of an index (0.7). */
+int32_t weir_psyc_render_index(const weir_psyc_step *steps, size_t count, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
 /* Renders an update expression. `operation` is that of a modifier. */
 int32_t weir_psyc_render_update(const weir_psyc_step *steps, size_t count, uint32_t operation, const weir_psyc_item *item, uint64_t threshold, uint8_t *out, size_t room, size_t *size, weir_error *error);
 /* Renders a packet id. Equal ids have equal bytes, so there is no threshold. */

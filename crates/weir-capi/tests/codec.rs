@@ -405,6 +405,33 @@ fn invalid_calls_are_rejected() {
 }
 
 #[test]
+fn an_index_is_rendered_from_its_steps() {
+    let step = |kind: u32, number: u64, name: &'static [u8]| PsycStep {
+        kind,
+        length: 0,
+        number,
+        name: slice(name),
+    };
+    let steps = [step(8, 1, b""), step(6, 0, b"a}b"), step(9, 0, b"_x")];
+    let expect = b"#1{3 a}b}._x";
+    let (mut out, mut size) = ([0; 32], 0);
+    let (list, o, s) = (steps.as_ptr(), out.as_mut_ptr(), &raw mut size);
+    let render = |list, count, room| unsafe {
+        let kind = weir_psyc_render_index(list, count, 9, o, room, s, NONE);
+        (kind, *s)
+    };
+    assert_eq!(render(list, 3, expect.len()), (OK, expect.len()));
+    assert_eq!(render(list, 3, expect.len() - 1), (NEED, expect.len()));
+    assert_eq!(render(list, 0, 32), (OK, 0));
+    let wrong = [step(9, 0, b"_x"), step(9, 0, b"not a name")];
+    assert_eq!(render(wrong.as_ptr(), 2, 32).0, BAD_REQUEST);
+    let wrong = [step(7, 0, b"_x")];
+    assert_eq!(render(wrong.as_ptr(), 1, 32).0, BAD_OPTION);
+    assert_eq!(render(null(), 1, 32).0, NULL_POINTER);
+    assert_eq!(&out[..expect.len()], expect);
+}
+
+#[test]
 fn bytes_that_overlap_the_cursor_are_rejected() {
     let mut cursor = zero::<PsycCursor>();
     let k = &raw mut cursor;

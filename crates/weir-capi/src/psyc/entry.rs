@@ -102,6 +102,8 @@ codec! {
     fn weir_psyc_render_key(key: Slice, length: u32, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::key;
     /// Renders the value of a dict entry.
     fn weir_psyc_render_value(value: *const PsycItem, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::value;
+    /// Renders an index.
+    fn weir_psyc_render_index(steps: *const PsycStep, count: usize, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::index;
     /// Renders an update.
     fn weir_psyc_render_update(steps: *const PsycStep, count: usize, operation: u32, item: *const PsycItem, threshold: u64, out: *mut u8, room: usize, size: *mut usize) = render::update;
     /// Renders a packet id.

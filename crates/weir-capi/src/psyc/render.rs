@@ -398,6 +398,53 @@ fn one_step<'c>(inputs: &NonOverlapping<'c>, given: &PsycStep) -> Result<Step<'c
     }
 }
 
+/// The size of the rendered steps. Fails for an invalid step.
+fn steps_size(
+    inputs: &NonOverlapping<'_>,
+    steps: &[PsycStep],
+    renderer: Renderer,
+) -> Result<u64, Fault> {
+    let mut total = 0;
+    for (at, step) in steps.iter().enumerate() {
+        let step = one_step(inputs, step).map_err(|fault| fault.at_index(at))?;
+        total += renderer.step_size(&step)?;
+    }
+    Ok(total)
+}
+
+/// Renders the steps, which `steps_size` has validated, to the start of `out`.
+fn render_steps(
+    inputs: &NonOverlapping<'_>,
+    steps: &[PsycStep],
+    renderer: Renderer,
+    out: &mut [u8],
+) -> Result<usize, RenderError> {
+    let mut at = 0;
+    for step in steps.iter().flat_map(|step| one_step(inputs, step)) {
+        at += renderer.step(&step, after(out, at))?;
+    }
+    Ok(at)
+}
+
+pub(super) fn index(
+    c: &Caller,
+    steps: *const PsycStep,
+    count: usize,
+    threshold: u64,
+    out: *mut u8,
+    room: usize,
+    size: *mut usize,
+) -> Result<Kind, Fault> {
+    c.check_output(size, 1)?;
+    let renderer = Renderer::with_threshold(threshold);
+    let (inputs, out) = c.output(out, room)?;
+    let steps = inputs.values(steps, count, ELEMENTS_MAX)?;
+    let total = steps_size(&inputs, steps, renderer)?;
+    finish(c, out, size, total, |out| {
+        render_steps(&inputs, steps, renderer, out)
+    })
+}
+
 #[allow(clippy::too_many_arguments, reason = "the header has these parameters")]
 pub(super) fn update(
     c: &Caller,
@@ -417,16 +464,9 @@ pub(super) fn update(
     let (inputs, out) = c.output(out, room)?;
     let item = one_item(&inputs, &item)?;
     let steps = inputs.values(steps, count, ELEMENTS_MAX)?;
-    let mut total = renderer.update_size(&[], operator, &item)?;
-    for (at, step) in steps.iter().enumerate() {
-        let step = one_step(&inputs, step).map_err(|fault| fault.at_index(at))?;
-        total += renderer.step_size(&step)?;
-    }
+    let total = renderer.update_size(&[], operator, &item)? + steps_size(&inputs, steps, renderer)?;
     finish(c, out, size, total, |out| {
-        let mut at = 0;
-        for step in steps.iter().flat_map(|step| one_step(&inputs, step)) {
-            at += renderer.step(&step, after(out, at))?;
-        }
+        let mut at = render_steps(&inputs, steps, renderer, out)?;
         at += renderer.update(&[], operator, &item, after(out, at))?;
         Ok(at)
     })

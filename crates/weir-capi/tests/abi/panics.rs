@@ -108,6 +108,7 @@ fn a_panic_ends_at_each_entry_point() {
         weir_psyc_render_dict(NOTHING, null_mut(), 0, 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_key(NOTHING, 0, 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_value(null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
+        weir_psyc_render_index(null_mut(), 0, 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_update(null_mut(), 0, 0, null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
         weir_psyc_render_packet_id(null_mut(), null_mut(), 0, null_mut(), null_mut());
     };
