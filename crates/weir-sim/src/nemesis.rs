@@ -36,6 +36,9 @@ pub(crate) struct Nemesis {
     copied: Option<u64>,
     pub(crate) power_cuts: u64,
     pub(crate) partitions: u64,
+    pub(crate) bridges_of_five: u64,
+    pub(crate) rolling_restarts: u64,
+    pub(crate) clock_jumps: u64,
     pub(crate) checkpoints: u64,
     pub(crate) transfers: u64,
 }
@@ -55,6 +58,9 @@ impl Nemesis {
             transfer_phase: None,
             power_cuts: 0,
             partitions: 0,
+            bridges_of_five: 0,
+            rolling_restarts: 0,
+            clock_jumps: 0,
             checkpoints: 0,
             transfers: 0,
         }
@@ -116,6 +122,7 @@ impl Nemesis {
         for id in std::mem::replace(&mut self.rolling, rest) {
             self.crash(id, Crash::Kill).await;
         }
+        self.rolling_restarts += u64::from(self.rolling.is_empty());
     }
 
     /// Makes the leader transfer its leadership every 30 ms.
@@ -171,6 +178,7 @@ impl Nemesis {
             }
             9 => {
                 let hours = i64::try_from(self.random.below(51)).unwrap_or_default() - 25;
+                self.clock_jumps += 1;
                 self.cluster.jump_clock(node, hours * 3_600_000);
             }
             10 => self.bridge(node),
@@ -201,6 +209,7 @@ impl Nemesis {
     fn bridge(&mut self, bridge: u64) {
         self.partitions += 1;
         let mut others = self.cluster.ids();
+        self.bridges_of_five += u64::from(others.len() == 5);
         others.retain(|id| *id != bridge);
         self.random.shuffle(&mut others);
         let (left, right) = others.split_at(others.len() / 2);

@@ -80,6 +80,12 @@ pub struct Report {
     pub power_cuts: u64,
     /// Partitions.
     pub partitions: u64,
+    /// Partitions of five nodes that only one node connects.
+    pub bridges_of_five: u64,
+    /// Rolling restarts, two nodes at a time, that reached the last node.
+    pub rolling_restarts: u64,
+    /// Jumps of the clock of a node.
+    pub clock_jumps: u64,
     /// Snapshots of other nodes that were installed.
     pub installs: u64,
     /// Snapshots that the simulation requested from nodes.

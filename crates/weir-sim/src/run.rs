@@ -209,6 +209,9 @@ async fn phases(
         messages: cluster.network.messages(),
         power_cuts: nemesis.power_cuts,
         partitions: nemesis.partitions,
+        bridges_of_five: nemesis.bridges_of_five,
+        rolling_restarts: nemesis.rolling_restarts,
+        clock_jumps: nemesis.clock_jumps,
         installs: checks.installs,
         checkpoints: nemesis.checkpoints,
         transfers: nemesis.transfers,
@@ -219,7 +222,8 @@ async fn phases(
     })
 }
 
-fn observe(
+/// Checks the invariants that hold at every moment. Returns the violation that a client has found.
+pub(crate) fn observe(
     cluster: &Cluster,
     oracle: &Oracle,
     checks: &mut InvariantChecks,
@@ -238,7 +242,7 @@ fn observe(
 }
 
 /// Waits until the healed cluster has acknowledged 10 more writes and 5 more linear reads.
-async fn check_liveness(
+pub(crate) async fn check_liveness(
     cluster: &Cluster,
     oracle: &Oracle,
     checks: &mut InvariantChecks,
@@ -270,7 +274,7 @@ async fn check_liveness(
 
 /// Waits until all nodes have applied the newest entry, then checks that their states agree and contain
 /// every acknowledged write.
-async fn check_agreement(
+pub(crate) async fn check_agreement(
     cluster: &Cluster,
     oracle: &Oracle,
     checks: &mut InvariantChecks,

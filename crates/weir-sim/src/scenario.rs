@@ -1,22 +1,29 @@
-//! Short histories that each show what one setting of the consensus is for (docs/decisions/0066).
+//! Histories with fixed faults: what one setting of the consensus is for (docs/decisions/0066), and
+//! rolling restarts in every order.
 //!
-//! The histories of [`run`](crate::run) heal every fault before they check liveness. A scenario
-//! keeps its fault.
+//! The histories of [`run`](crate::run) heal every fault before they check liveness. A scenario of
+//! a setting keeps its fault.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::client::{Client, Oracle};
 use crate::cluster::{Cluster, Crash, RunningNode};
+use crate::invariants::InvariantChecks;
 use crate::nemesis::TICK;
 use crate::network::Network;
 use crate::random::Random;
 use crate::report::Violation;
-use crate::run::simulate;
+use crate::run::{check_agreement, check_liveness, observe, simulate};
 use crate::trace::Trace;
 
 /// Time limit for an election, in simulated time.
 const ELECTION_MAX: Duration = Duration::from_secs(20);
+/// Clients that write during rolling restarts.
+const CLIENTS: u64 = 2;
+/// Writes that the other nodes must acknowledge while two nodes are stopped.
+const WRITES: usize = 3;
 
 /// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +35,9 @@ pub enum Scenario {
     RemovedLeader,
     /// A follower is cut off for ten seconds.
     CutOffFollower,
+    /// All nodes are restarted two at a time, in each of the six orders that end with one node. The
+    /// seed selects that node, so five consecutive seeds have all 30 orders.
+    RollingRestarts,
 }
 
 /// Runs a scenario on a separate thread.
@@ -61,6 +71,7 @@ async fn history(seed: u64, scenario: Scenario) -> Result<(), Violation> {
         Scenario::PartialPartition => partial_partition(&cluster, leader.id, &others).await,
         Scenario::RemovedLeader => removed_leader(&cluster, &leader, &others).await,
         Scenario::CutOffFollower => cut_off_follower(&cluster, &leader, &others).await,
+        Scenario::RollingRestarts => rolling_restarts(&cluster, seed, &mut random).await,
     };
     for id in cluster.ids() {
         cluster.crash(id, Crash::Kill).await;
@@ -142,6 +153,85 @@ async fn cut_off_follower(
                 format!("node {} has term {now}, not {term}", running.id),
             ));
         }
+    }
+    Ok(())
+}
+
+/// The orders in which nodes can be restarted two at a time, with `last` alone at the end.
+fn restart_orders(ids: &[u64], last: u64) -> Vec<[Vec<u64>; 3]> {
+    let paired: Vec<u64> = ids.iter().copied().filter(|id| *id != last).collect();
+    let mut orders = Vec::new();
+    for (at, a) in paired.iter().enumerate() {
+        for b in paired.iter().skip(at + 1) {
+            let first = vec![*a, *b];
+            let rest = paired.iter().copied().filter(|id| !first.contains(id));
+            let second: Vec<u64> = rest.collect();
+            orders.push([first, second, vec![last]]);
+        }
+    }
+    orders
+}
+
+/// Restarts two nodes at a time while clients write. The two nodes before may still lag.
+async fn rolling_restarts(
+    cluster: &Cluster,
+    seed: u64,
+    random: &mut Random,
+) -> Result<(), Violation> {
+    let (oracle, mut checks) = (Oracle::default(), InvariantChecks::default());
+    let mut clients = Vec::new();
+    for id in 1..=CLIENTS {
+        let client = Client {
+            id,
+            cluster: cluster.clone(),
+            oracle: oracle.clone(),
+            random: random.fork(),
+        };
+        clients.push(tokio::spawn(client.run()));
+    }
+    let ids = cluster.ids();
+    let last = 1 + seed % ids.len() as u64;
+    for order in restart_orders(&ids, last) {
+        for group in order {
+            for id in &group {
+                cluster.crash(*id, Crash::Kill).await;
+            }
+            until_written(cluster, &oracle, &mut checks, &group).await?;
+            for id in group {
+                cluster.start(id).await?;
+            }
+        }
+        // The log is purged, so a node that lags may need a snapshot.
+        for running in cluster.all_running() {
+            drop(running.node.checkpoint_simulated());
+        }
+    }
+    check_liveness(cluster, &oracle, &mut checks).await?;
+    for client in clients {
+        let ended = client.await;
+        ended.map_err(|error| Violation::new("a client runs", error.to_string()))?;
+    }
+    check_agreement(cluster, &oracle, &mut checks).await
+}
+
+/// Waits until more writes are acknowledged while these nodes are stopped.
+async fn until_written(
+    cluster: &Cluster,
+    oracle: &Oracle,
+    checks: &mut InvariantChecks,
+    stopped: &[u64],
+) -> Result<(), Violation> {
+    let written = || oracle.lock().acknowledged.len();
+    let (wanted, until) = (written() + WRITES, Instant::now() + ELECTION_MAX);
+    while written() < wanted {
+        observe(cluster, oracle, checks)?;
+        if Instant::now() >= until {
+            return Err(Violation::new(
+                "liveness: a majority accepts writes",
+                format!("no {WRITES} writes in {ELECTION_MAX:?} without the nodes {stopped:?}"),
+            ));
+        }
+        sleep(TICK).await;
     }
     Ok(())
 }

@@ -42,16 +42,21 @@ fn all(seeds: std::ops::Range<u64>) -> Vec<(u64, Result<Report, Violation>)> {
 fn no_history_breaks_an_invariant() {
     let seeds = seeds();
     let has_all = seeds.end - seeds.start >= 100;
-    let (mut broken, mut seen) = (0, [0; 10]);
+    let (mut broken, mut seen) = (0, [0; 14]);
     for (seed, result) in all(seeds) {
         match result {
             Ok(report) => {
+                let has_both = report.claimed > 0 && report.delivered > 0;
                 let counts = [
                     report.acknowledged,
                     report.linear_reads,
                     report.power_cuts,
                     report.partitions,
+                    report.bridges_of_five,
+                    report.rolling_restarts,
+                    report.clock_jumps,
                     report.transfers,
+                    if has_both { report.transfers } else { 0 },
                     report.checkpoints,
                     report.installs,
                     report.claimed,
@@ -77,7 +82,11 @@ fn no_history_breaks_an_invariant() {
         reads,
         cuts,
         partitions,
+        bridges,
+        rolled,
+        jumps,
         transfers,
+        attached,
         checkpoints,
         installs,
         claimed,
@@ -85,9 +94,11 @@ fn no_history_breaks_an_invariant() {
         changes,
     ] = seen;
     println!(
-        "{acks} acknowledged, {reads} linear reads, {cuts} power cuts, {partitions} partitions, \
-         {transfers} transfers, {checkpoints} checkpoints, {installs} installed snapshots, \
-         {claimed} claimed records, {delivered} delivered records, {changes} changes of members"
+        "{acks} acknowledged, {reads} linear reads, {cuts} power cuts, {partitions} partitions \
+         ({bridges} bridges of five nodes), {rolled} rolling restarts, {jumps} jumps of clocks, \
+         {transfers} transfers ({attached} with a group and listeners), {checkpoints} checkpoints, \
+         {installs} installed snapshots, {claimed} claimed records, {delivered} delivered records, \
+         {changes} changes of members"
     );
     assert_eq!(broken, 0, "histories that broke an invariant");
     let is_seen = seen.iter().all(|count| *count > 0);
@@ -136,6 +147,12 @@ fn a_leader_that_is_removed_steps_down() {
 #[test]
 fn a_follower_that_returns_does_not_depose_the_leader() {
     all_seeds(Scenario::CutOffFollower);
+}
+
+/// Two of five nodes are stopped at a time, in all 30 orders.
+#[test]
+fn rolling_restarts_in_every_order_keep_acknowledged_writes() {
+    all_seeds(Scenario::RollingRestarts);
 }
 
 /// The violation of the first seed that finds a planted fault.
