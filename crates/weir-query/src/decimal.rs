@@ -9,7 +9,7 @@
 //!   and nothing wraps.
 //! - No result depends on the order of the terms.
 
-use weir_core::exact::{to_u8, to_u32, to_usize};
+use weir_core::exact::{to_i64, to_u8, to_u32, to_usize};
 
 /// Largest exponent of a term of a sum: its magnitude is below 10^401.
 const EXPONENT_MAX: i64 = 401;
@@ -75,7 +75,7 @@ impl<'a> Number<'a> {
         Self {
             negative: sign,
             exponent: power_of(power).saturating_add(lead),
-            digits: mantissa.get(first..=last).unwrap_or_default(),
+            digits: &mantissa[first..=last],
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Number<'a> {
 }
 
 fn signed(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+    to_i64(count, "a length fits 63 bits")
 }
 
 /// Parses the exponent after `e`, saturated.
@@ -339,7 +339,9 @@ impl Decimal {
         }
         let sticky = rest != 0 || self.digits.get(at..).is_some_and(|left| !left.is_empty());
         if quotient.len() > QUOTIENT_DIGITS {
-            let guard = quotient.pop().unwrap_or(0);
+            let Some(guard) = quotient.pop() else {
+                unreachable!("the quotient is not empty")
+            };
             let odd = quotient.last().is_some_and(|digit| digit % 2 == 1);
             if guard > 5 || (guard == 5 && (sticky || odd)) {
                 let mut up = true;

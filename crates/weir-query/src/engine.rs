@@ -118,6 +118,10 @@ pub(super) struct Stages {
     pub(super) limit: Option<u64>,
 }
 
+/// Number of bytes of constructed results at which a page is full, so that spans of 32 bits fit
+/// all of them. The last result may exceed the number.
+const CONSTRUCTED_BYTES_MAX: usize = 1 << 30;
+
 /// A result page under construction.
 pub(super) struct PageBuilder {
     page: ResultPage,
@@ -580,15 +584,13 @@ impl Stages {
             self.offset -= 1;
             return Ok(());
         }
-        if let Some(limit) = &mut self.limit {
-            *limit = limit.saturating_sub(1);
-        }
+        self.count_result();
         let buffer = out.buffer(page);
         if plan.select == Select::Columns {
             let values = columns.map(|named| page.value(row, named.what));
             let before = out.page.values.len();
             out.page.values.extend(values);
-            let new = out.page.values.get(before..).unwrap_or_default();
+            let new = &out.page.values[before..];
             out.page.width = new.len();
             out.page.bytes += new.iter().map(|v| u64::from(v.span.len)).sum::<u64>();
         } else {
@@ -605,16 +607,23 @@ impl Stages {
         Ok(())
     }
 
+    /// Counts a result towards the limit.
+    #[inline]
+    fn count_result(&mut self) {
+        if let Some(limit) = &mut self.limit {
+            assert!(*limit > 0, "no result is after the limit");
+            *limit -= 1;
+        }
+    }
+
     /// As `apply`, for a constructed result.
     fn apply_constructed(&mut self, constructed: &[u8], out: &mut PageBuilder) {
         if self.offset > 0 {
             self.offset -= 1;
             return;
         }
-        if let Some(limit) = &mut self.limit {
-            *limit = limit.saturating_sub(1);
-        }
-        let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.count_result();
+        let length = |bytes: usize| to_u32(bytes, "a page of constructed results ends at 1 GiB");
         out.page.bytes += constructed.len() as u64;
         out.page.items.push(Item {
             buffer: u32::MAX,
@@ -632,7 +641,10 @@ impl PageBuilder {
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         let items = self.page.items.len();
-        items > 0 && (items >= self.bounds.items_max || self.page.bytes >= self.bounds.bytes_max)
+        items > 0
+            && (items >= self.bounds.items_max
+                || self.page.bytes >= self.bounds.bytes_max
+                || self.constructed.len() >= CONSTRUCTED_BYTES_MAX)
     }
 
     /// Returns the index of a page among the buffers.
@@ -669,5 +681,35 @@ impl PageBuilder {
         }
         self.page.skipped = skipped;
         Some(self.page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_constructed_results_is_full_before_their_spans_overflow() {
+        let mut out = PageBuilder {
+            page: ResultPage::default(),
+            bounds: Bounds {
+                items_max: usize::MAX,
+                bytes_max: u64::MAX,
+            },
+            serial: 1,
+            constructed: Vec::new(),
+        };
+        out.page.items.push(Item {
+            buffer: u32::MAX,
+            offset: 0,
+            len: 1,
+            source: SourceId::NONE,
+            index: 0,
+            constructed: true,
+        });
+        assert!(!out.is_full());
+        // The system provides zeros on demand: the test uses no memory for them.
+        out.constructed = vec![0; CONSTRUCTED_BYTES_MAX];
+        assert!(out.is_full());
     }
 }

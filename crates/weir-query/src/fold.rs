@@ -231,7 +231,8 @@ pub(crate) struct Fold {
     out: usize,
     /// Whether the groups are in the order of the results.
     sorted: bool,
-    parts: Option<PathSet>,
+    /// Paths of the members of an item that is a partial aggregate.
+    parts: PathSet,
     scratch: Vec<u8>,
     found: Vec<Value>,
 }
@@ -239,8 +240,15 @@ pub(crate) struct Fold {
 impl Fold {
     /// Creates the state for a plan with groups or aggregates.
     pub(crate) fn new(plan: &Plan, groups_max: usize) -> Self {
-        let name = |name: &str| Path::new(vec![Step::Name(name.into())]).unwrap_or_default();
-        let parts = ["count", "sum", "min", "max"].map(name);
+        let name = |name: &str| {
+            let Ok(path) = Path::new(vec![Step::Name(name.into())]) else {
+                unreachable!("a path of one step is short")
+            };
+            path
+        };
+        let Ok(parts) = PathSet::new(&["count", "sum", "min", "max"].map(name)) else {
+            unreachable!("four paths fit into a set")
+        };
         let mut new = Self {
             in_order: plan.groups_in_order(),
             groups_max,
@@ -248,7 +256,7 @@ impl Fold {
             indexes: BTreeMap::new(),
             out: 0,
             sorted: plan.result_keys.is_empty(),
-            parts: PathSet::new(&parts).ok(),
+            parts,
             scratch: Vec::new(),
             found: Vec::new(),
         };
@@ -277,11 +285,9 @@ impl Fold {
         let Some(group) = self.groups.get_mut(at) else {
             return Ok(());
         };
-        let added = if source.partial
-            && let Some(parts) = &self.parts
-        {
+        let added = if source.partial {
             let item = page.bytes(page.head(row).span);
-            group.add_partial(plan, item, parts, &mut self.found)
+            group.add_partial(plan, item, &self.parts, &mut self.found)
         } else {
             group.add(plan, page, row)
         };
@@ -484,7 +490,12 @@ impl Group {
     ) -> Result<(), QueryError> {
         let bad = QueryError::new(ErrorCode::NotJson);
         weir_scan::find(item, parts, found).map_err(|error| bad.at(error.offset))?;
-        let part = |at: usize| found.get(at).copied().unwrap_or_default();
+        let part = |at: usize| {
+            let Some(value) = found.get(at) else {
+                unreachable!("each path has an entry")
+            };
+            *value
+        };
         let count = part(0).span.of(item);
         let count = std::str::from_utf8(count).ok().and_then(|n| n.parse().ok());
         if part(0).tag != Tag::Undefined && count.is_none() {
@@ -524,6 +535,7 @@ impl Group {
             let mut written = Vec::new();
             match key.position.checked_sub(plan.group.len()) {
                 None => {
+                    // Only the group of a forged token can lack a key.
                     let of_group = self.key.split(|byte| *byte == b'\n').nth(key.position);
                     written.extend_from_slice(of_group.unwrap_or_default());
                 }

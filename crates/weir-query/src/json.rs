@@ -6,7 +6,8 @@ use weir_scan::{Level, Path, Plan, Shape, Text};
 
 use crate::kind::{Kind, Strings};
 
-/// Returns the bytes between the quotes of a literal.
+/// Returns the bytes between the quotes of a literal; none if a forged token has a literal without
+/// them.
 pub(crate) fn inside(literal: &[u8]) -> &[u8] {
     let len = literal.len();
     literal.get(1..len.saturating_sub(1)).unwrap_or_default()
@@ -44,7 +45,7 @@ pub(crate) fn encode(unit: u32, out: &mut [u8; 4]) -> &mut [u8] {
         _ => ([0xf0 | byte(unit >> 18 & 7), low(12), low(6), low(0)], 4),
     };
     *out = bytes;
-    out.get_mut(..len).unwrap_or_default()
+    &mut out[..len]
 }
 
 fn byte(bits: u32) -> u8 {

@@ -16,7 +16,7 @@
 //! - No float is used.
 
 use std::cmp::Ordering;
-use weir_core::exact::{to_u8, to_u16, to_u32};
+use weir_core::exact::{part, to_u8, to_u16, to_u32};
 
 use weir_scan::Text;
 
@@ -260,7 +260,7 @@ fn number(number: &Number<'_>) -> ReducedKey {
 
 fn string(bytes: &[u8], exact: bool) -> ReducedKey {
     let mut content = [0; EXACT];
-    let some = bytes.get(..bytes.len().min(EXACT)).unwrap_or_default();
+    let some = &bytes[..bytes.len().min(EXACT)];
     if let Some(to) = content.get_mut(..some.len()) {
         to.copy_from_slice(some);
     }
@@ -302,7 +302,10 @@ fn escaped(literal: &[u8], strings: Strings) -> ReducedKey {
             break;
         }
     }
-    string(bytes.get(..length).unwrap_or_default(), exact)
+    string(
+        part(&bytes, ..length, "at most one character is after the limit"),
+        exact,
+    )
 }
 
 /// A reduced key as two words, so that its alignment is 8 bytes instead of 16.

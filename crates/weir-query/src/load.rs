@@ -24,6 +24,7 @@ use crate::plan::{Column, OrderKey, Plan, Select};
 use crate::rows::{Head, ItemValues, LoadedPage};
 use crate::source::{Clip, LastKept, Source};
 use weir_core::error_code::ErrorCode;
+use weir_core::exact::part;
 
 /// The changes that a page will make to its source.
 pub(crate) struct Load {
@@ -130,8 +131,11 @@ impl RowBuilder<'_, '_> {
         self.raw += 1;
         let metas = self.frames.map_or(&[][..], |frames| {
             let width = self.loader.plan.metas.len();
-            let metas = frames.meta.get(raw * width..(raw + 1) * width);
-            metas.unwrap_or_default()
+            part(
+                &frames.meta,
+                raw * width..(raw + 1) * width,
+                "each frame has the properties of the plan",
+            )
         });
         let found = ItemValues {
             raw,
@@ -437,7 +441,9 @@ impl Loader<'_> {
     fn keeps(&self, found: &ItemValues<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let (plan, source) = (self.plan, self.source);
         let page = &load.page;
-        let at = page.heads.len().saturating_sub(1);
+        let Some(at) = page.heads.len().checked_sub(1) else {
+            unreachable!("the item is the last row")
+        };
         let wanted = found.raw >= source.skip as usize
             && (plan.missing == Missing::First
                 || (0..plan.keys.len())

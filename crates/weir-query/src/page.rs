@@ -75,7 +75,8 @@ impl ResultPage {
         buffer.map_or(&[], |buffer| buffer.span(value.span.offset, value.span.len))
     }
 
-    /// Returns the index of the page of an item within its source, from 0.
+    /// Returns the index of the page of an item within its source, from 0; 0 for a constructed
+    /// result and for an item of another page.
     #[must_use]
     pub fn page_of(&self, item: &Item) -> u64 {
         self.pages.get(item.buffer as usize).copied().unwrap_or(0)

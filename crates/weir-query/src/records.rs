@@ -102,8 +102,8 @@ fn append_client(client: ClientId, texts: &mut Vec<u8>) -> Span {
         texts.extend_from_slice(text.as_bytes());
     }
     Span {
-        offset: u32::try_from(texts.len() - text.len()).unwrap_or(u32::MAX),
-        len: u32::try_from(text.len()).unwrap_or(0),
+        offset: to_u32(texts.len() - text.len(), "ids are shorter than their page"),
+        len: to_u32(text.len(), "an id is short"),
     }
 }
 

@@ -250,7 +250,9 @@ impl Query {
                     pages_left: None,
                 };
             }
-            let here = source.pages_in.saturating_sub(page.number);
+            let Some(here) = source.pages_in.checked_sub(page.number) else {
+                unreachable!("a page in memory was counted")
+            };
             return SourcePosition::Position {
                 continuation: page.continuation.clone(),
                 skip: page.index(page.next),

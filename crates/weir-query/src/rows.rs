@@ -167,7 +167,10 @@ impl LoadedPage {
     /// Returns the head of a row.
     #[inline]
     pub(crate) fn head(&self, row: usize) -> Head {
-        self.heads.get(row).copied().unwrap_or_default()
+        let Some(head) = self.heads.get(row) else {
+            unreachable!("the row is in memory")
+        };
+        *head
     }
 
     /// Returns a reduced key of a row.
@@ -177,8 +180,10 @@ impl LoadedPage {
             None => self.head(row).key.reduced(),
             Some(at) => {
                 let width = plan.keys.len().saturating_sub(1);
-                let key = self.keys.get(row * width + at);
-                key.copied().unwrap_or_default()
+                let Some(key) = self.keys.get(row * width + at) else {
+                    unreachable!("a row has all keys of the plan")
+                };
+                *key
             }
         }
     }

@@ -101,7 +101,7 @@ pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'
     let mut pieces = Vec::new();
     let (mut start, mut depth) = (0, Depth::default());
     let mut push = |from: usize, to: usize| {
-        let piece = Piece::new(text.get(from..to).unwrap_or_default(), from);
+        let piece = Piece::new(&text[from..to], from);
         if piece.text.is_empty() {
             let what = "nothing is before or after a comma";
             return Err(QueryError::text(ErrorCode::Syntax, field, from, what));

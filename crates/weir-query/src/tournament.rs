@@ -109,8 +109,8 @@ impl Tournament {
 
     /// Returns all heads, in the order of sources.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        let leaves = self.nodes.get(self.leaves..).unwrap_or_default();
-        leaves.iter().filter(|entry| !entry.is_none()).copied()
+        let leaves = self.nodes.iter().skip(self.leaves);
+        leaves.filter(|entry| !entry.is_none()).copied()
     }
 
     /// Sets the head of a source. `less` decides between entries with equal prefixes. O(log
@@ -157,7 +157,7 @@ impl Tournament {
     fn grow(&mut self, count: usize, less: &impl Fn(&Entry, &Entry) -> bool) {
         let leaves = count.next_power_of_two();
         let mut nodes = vec![Entry::NONE; 2 * leaves];
-        let old = self.nodes.get(self.leaves..).unwrap_or_default();
+        let old = self.nodes.iter().skip(self.leaves);
         for (node, head) in nodes.iter_mut().skip(leaves).zip(old) {
             *node = *head;
         }

@@ -1,4 +1,5 @@
-//! Defaults for missing values in the machine, the store, the native protocol and the cluster.
+//! Defaults for missing values in the machine, the store, queries, the native protocol and the
+//! cluster.
 //!
 //! A default may hide an impossible case as well as fill in a possible one. So each default is
 //! listed with its reason. An impossible case must be an assertion with a message, or a typed
@@ -20,6 +21,7 @@ const LIST: &str = "xtask/src/tidy/defaults.toml";
 const FOLDERS: &[&str] = &[
     "crates/weir-core/src/",
     "crates/weir-protocol/src/",
+    "crates/weir-query/src/",
     "crates/weir-raft/src/",
     "crates/weir-store/src/",
 ];
@@ -27,13 +29,15 @@ const FOLDERS: &[&str] = &[
 /// Simulated disks, which only tests use.
 const SIMULATED: &str = "crates/weir-store/src/disk/sim/";
 
-/// Code patterns of a default.
+/// Code patterns of a default. `MAX` stands for the largest value of any type.
 const DEFAULTS: &[&str] = &[
     ".unwrap_or_default()",
     ".unwrap_or(0)",
     ".unwrap_or(1)",
-    "::MAX)",
+    ".unwrap_or(&[])",
+    ".unwrap_or(MAX)",
     ".map_or(0,",
+    ".map_or(MAX,",
     ".saturating_sub(",
 ];
 
@@ -81,10 +85,12 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
 fn found(text: &str) -> Vec<usize> {
     let code = without_tests(&code(text));
     let has = |line: &str| {
-        DEFAULTS.iter().any(|default| match *default {
-            "::MAX)" => line.contains("unwrap_or(") && line.contains(default),
-            default => line.contains(default),
-        })
+        DEFAULTS
+            .iter()
+            .any(|default| match default.split_once("MAX") {
+                Some((call, end)) => line.contains(call) && line.contains(&format!("::MAX{end}")),
+                None => line.contains(default),
+            })
     };
     let lines = code.lines().enumerate();
     lines
@@ -99,8 +105,8 @@ mod tests {
 
     #[test]
     fn defaults_are_found_and_tests_are_omitted() {
-        let text = "fn f() {\n    a.unwrap_or(u64::MAX);\n    // b.unwrap_or(0)\n    c.unwrap_or(7);\n    e.saturating_sub(n);\n}\n\
+        let text = "fn f() {\n    a.unwrap_or(u64::MAX);\n    // b.unwrap_or(0)\n    c.unwrap_or(7);\n    e.saturating_sub(n);\n    f.unwrap_or(&[]);\n    g.map_or(u64::MAX, |n| n);\n}\n\
                     #[cfg(test)]\nmod tests {\n    fn g() { d.unwrap_or_default(); }\n}\n";
-        assert_eq!(found(text), [2, 5]);
+        assert_eq!(found(text), [2, 5, 6, 7]);
     }
 }
