@@ -1070,3 +1070,14 @@ fn peers_lists_the_groups_that_an_experiment_needs() {
         );
     }
 }
+
+#[test]
+fn the_guide_lists_every_experiment() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = fs::read_to_string(root.join("docs/guide/lab.md")).unwrap();
+    for entry in fs::read_dir(root.join("lab/experiments")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(guide.contains(&format!("\n| `{name}` |")), "{name}");
+    }
+}
