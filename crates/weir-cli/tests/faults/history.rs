@@ -56,11 +56,16 @@ pub(crate) struct History {
     state: Arc<Mutex<State>>,
 }
 
+/// The models of `porcupine/main.go`.
+pub(crate) const MODELS: [&str; 5] = ["register", "append", "bank", "queue", "lease"];
+
 /// Counts of a checked history.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) cycles: u64,
     pub(crate) operations: u64,
+    /// Operations of each of the [`MODELS`].
+    pub(crate) by_model: [u64; MODELS.len()],
     pub(crate) acknowledged: u64,
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
@@ -72,6 +77,9 @@ impl Counts {
     pub(crate) fn add(&mut self, other: Self) {
         self.cycles += other.cycles;
         self.operations += other.operations;
+        for (sum, count) in self.by_model.iter_mut().zip(other.by_model) {
+            *sum += count;
+        }
         self.acknowledged += other.acknowledged;
         self.lost += other.lost;
         self.doubled += other.doubled;
@@ -167,6 +175,10 @@ impl History {
         let lines = self.lines(&written);
         std::fs::write(file, &lines).unwrap();
         counts.operations = lines.lines().count() as u64;
+        counts.by_model = MODELS.map(|model| {
+            let name = format!("\"model\":\"{model}\"");
+            lines.matches(&name).count() as u64
+        });
         counts.acknowledged = self.state.lock().unwrap().acknowledged.len() as u64;
         for line in check(checker, &lines) {
             if line.starts_with("ok ") {

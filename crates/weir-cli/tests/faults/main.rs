@@ -22,12 +22,13 @@ mod ports;
 mod proxy;
 mod random;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::clients::Shared;
-use crate::history::Counts;
+use crate::history::{Counts, MODELS};
 use crate::nemesis::Fault;
 use crate::nodes::Nodes;
 use crate::random::Random;
@@ -38,14 +39,24 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 const CYCLES: u64 = 6;
 /// Cycles of one cluster.
 const ROUND_CYCLES: u64 = 10;
+/// Cycles in which each kind of fault must take effect at least once. A round has ten of eighteen
+/// kinds.
+const COMPLETE_CYCLES: u64 = 200;
 
 fn env_number(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.map_or(default, |text| text.parse().expect(name))
 }
 
-/// Runs a cluster through its faults. Returns its counts and the violations.
-fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<String>) {
+/// Runs a cluster through its faults. Returns its counts and the violations. Adds the faults that
+/// took effect to `effective`.
+fn round(
+    place: &Path,
+    checker: &Path,
+    seed: u64,
+    cycles: u64,
+    effective: &mut BTreeSet<Fault>,
+) -> (Counts, Vec<String>) {
     let mut random = Random(seed);
     let mut nodes = Nodes::start(place, if seed.is_multiple_of(2) { 3 } else { 5 });
     let at: Vec<_> = nodes.ids().into_iter().map(|id| nodes.at(id)).collect();
@@ -60,7 +71,11 @@ fn round(place: &Path, checker: &Path, seed: u64, cycles: u64) -> (Counts, Vec<S
     let mut violations = Vec::new();
     for fault in Fault::order(cycles, &mut random) {
         let begun = Instant::now();
-        nemesis::inject(&mut nodes, fault, &mut random);
+        if nemesis::inject(&mut nodes, fault, &mut random) {
+            effective.insert(fault);
+        } else {
+            println!("seed {seed}: {fault:?} had no effect");
+        }
         match nemesis::recover(&nodes) {
             Ok(took) => println!(
                 "seed {seed}: {fault:?}, {:.1} s, then a write after {:.2} s",
@@ -109,10 +124,12 @@ fn faults_cause_no_lost_repeated_or_misread_writes() {
     );
     let round_cycles = ROUND_CYCLES.min(cycles.div_ceil(2));
     let (mut sum, mut broken, mut left) = (Counts::default(), 0, cycles);
+    let mut effective = BTreeSet::new();
     for seed in first.. {
-        let cycles = left.min(round_cycles);
+        let round_cycles = left.min(round_cycles);
         let place = tempfile::tempdir().unwrap();
-        let (counts, violations) = round(place.path(), &checker, seed, cycles);
+        let (counts, violations) =
+            round(place.path(), &checker, seed, round_cycles, &mut effective);
         sum.add(counts);
         if !violations.is_empty() {
             broken += 1;
@@ -122,17 +139,31 @@ fn faults_cause_no_lost_repeated_or_misread_writes() {
             // The first of the two clusters of this command repeats the cycles.
             println!(
                 "repeat: make cluster-faults SEED={seed} CYCLES={}",
-                2 * cycles
+                2 * round_cycles
             );
             println!("logs: {}", place.keep().display());
         }
-        left -= cycles;
+        left -= round_cycles;
         if left == 0 {
             break;
         }
     }
     println!("{sum:?}");
     assert_eq!(broken, 0, "clusters that violated a promise");
+    let has_all = sum.by_model.iter().all(|count| *count > 0);
+    assert!(
+        has_all || cycles < CYCLES,
+        "{MODELS:?} have {:?} operations",
+        sum.by_model
+    );
+    let missing: Vec<_> = Fault::ALL
+        .iter()
+        .filter(|fault| !effective.contains(*fault))
+        .collect();
+    assert!(
+        missing.is_empty() || cycles < COMPLETE_CYCLES,
+        "faults that never took effect: {missing:?}"
+    );
 }
 
 /// Cargo also succeeds if no test has the name that the target passes.

@@ -15,7 +15,7 @@ const FILLER_BYTES: usize = 64 << 10;
 const FILLER: &str = "filler";
 
 /// The fault of a cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     KillLeader,
     KillAny,
@@ -38,7 +38,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::KillLeader,
         Self::IsolateLeader,
         Self::StopLeader,
@@ -99,13 +99,13 @@ fn isolate(nodes: &Nodes, id: u64) {
     }
 }
 
-/// Fills the disk of a node with writes.
-fn fill(nodes: &Nodes, id: u64) {
+/// Fills the disk of a node with writes. Returns whether the node reports that it is full.
+fn fill(nodes: &Nodes, id: u64) -> bool {
     nodes.limit_files(id, Some(nodes.largest_segment(id)));
     let mut options = ConnectOptions::default();
     options.patience = Duration::from_secs(2);
     let Ok(client) = Weir::connect_with(&nodes.at(id), &options) else {
-        return;
+        return false;
     };
     let topic = client.topic(FILLER).unwrap();
     let large = vec![b'x'; FILLER_BYTES];
@@ -113,16 +113,20 @@ fn fill(nodes: &Nodes, id: u64) {
     // The histories ignore these writes, so a rejected write or one with unknown outcome does not
     // matter.
     drop(topic.ensure());
-    while Instant::now() < until && nodes.status(id).is_none_or(|status| status.role != "full") {
+    let is_full = || nodes.status(id).is_some_and(|status| status.role == "full");
+    while Instant::now() < until && !is_full() {
         for _ in 0..8 {
             drop(topic.append(&large));
         }
     }
+    is_full()
 }
 
-/// Injects a fault, and ends it.
+/// Injects a fault, and ends it. Returns whether it took effect: a disk may not have become full, and
+/// transfers may have failed.
 #[allow(clippy::too_many_lines, reason = "one arm for each fault")]
-pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) {
+pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) -> bool {
+    let mut has_effect = true;
     let ids = nodes.ids();
     let any = ids[usize::try_from(random.below(ids.len() as u64)).unwrap()];
     let leader = nodes.leader().unwrap_or(any);
@@ -210,7 +214,7 @@ pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) {
             }
             pause(random, 500, 3_000);
         }
-        Fault::FullDisk => fill(nodes, any),
+        Fault::FullDisk => has_effect = fill(nodes, any),
         Fault::ClockStep => {
             let hours = i64::try_from(random.below(51)).unwrap() - 25;
             let id = if random.below(2) == 0 { any } else { leader };
@@ -233,13 +237,14 @@ pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) {
             }
         }
         Fault::Transfer => {
+            has_effect = false;
             let mut options = ConnectOptions::default();
             options.patience = Duration::from_secs(2);
             if let Ok(client) = Weir::connect_with(&nodes.at(leader), &options) {
                 for _ in 0..8 {
                     let to = ids[usize::try_from(random.below(ids.len() as u64)).unwrap()];
                     // Another election may be in progress.
-                    drop(client.transfer_lead(to));
+                    has_effect |= client.transfer_lead(to).is_ok() && to != leader;
                     pause(random, 0, 200);
                 }
             }
@@ -251,6 +256,7 @@ pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) {
         nodes.limit_files(id, None);
     }
     nodes.links.heal();
+    has_effect
 }
 
 /// Waits until the repaired cluster acknowledges a write.
