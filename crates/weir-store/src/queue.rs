@@ -558,6 +558,9 @@ impl Queue {
         plan: Plan,
         answer: Answer,
     ) -> Result<(), StoreError> {
+        if let Some((number, part)) = self.joinable_writes(inner, intentions, plan) {
+            return self.join(inner, number, author, &part, answer);
+        }
         let expected = |one| inner.costs.expected(one, plan.may_start);
         let costs: Vec<Expected> = intentions.iter().map(expected).collect();
         let mut parts = Vec::new();
@@ -582,19 +585,7 @@ impl Queue {
         if let [part] = &parts[..]
             && let Some(number) = self.joinable(inner, part)
         {
-            let last = inner.slow.get_mut(number);
-            let before = last.builder.bytes();
-            encode(&mut last.builder, author, part.intentions, &self.limits, 0)?;
-            let added = last.builder.bytes() - before;
-            last.waiters.push((count(part.intentions), answer));
-            last.calls += part.calls;
-            last.destroys += part.destroys;
-            if let Some((_, expected)) = &mut last.slow {
-                *expected += part.fuel;
-            }
-            inner.slow_bytes += added;
-            inner.slow.join(number, &part.names, part.fuel);
-            return Ok(());
+            return self.join(inner, number, author, part, answer);
         }
         let mut batches = Vec::new();
         let mut done = 0;
@@ -630,6 +621,66 @@ impl Queue {
             inner.costs.starting(topic, fuel_max);
         }
         Ok(())
+    }
+
+    /// Adds a call, which is one part, to a waiting call.
+    fn join(
+        &self,
+        inner: &mut Inner,
+        number: u64,
+        author: Author,
+        part: &Part<'_>,
+        answer: Answer,
+    ) -> Result<(), StoreError> {
+        let last = inner.slow.get_mut(number);
+        let before = last.builder.bytes();
+        encode(&mut last.builder, author, part.intentions, &self.limits, 0)?;
+        let added = last.builder.bytes() - before;
+        last.waiters.push((count(part.intentions), answer));
+        last.calls += part.calls;
+        last.destroys += part.destroys;
+        if let Some((_, expected)) = &mut last.slow {
+            *expected += part.fuel;
+        }
+        inner.slow_bytes += added;
+        inner.slow.join(number, &part.names, part.fuel);
+        Ok(())
+    }
+
+    /// Returns the waiting call to which the writes of one client to one topic can be added, and
+    /// the part to add. The part has no names, because the waiting call has them. This is the path
+    /// of a burst to a new program: names cost more than the rest of a call.
+    fn joinable_writes<'a>(
+        &self,
+        inner: &mut Inner,
+        intentions: &'a [Intention<'a>],
+        plan: Plan,
+    ) -> Option<(u64, Part<'a>)> {
+        let first = intentions.first()?;
+        let is_same_write = |one: &Intention<'_>| {
+            matches!(
+                one.operation,
+                Operation::Put { .. } | Operation::Delete { .. } | Operation::Txn { .. }
+            ) && one.topic == first.topic
+                && one.client == first.client
+        };
+        if self.one_call_per_batch || !intentions.iter().all(is_same_write) {
+            return None;
+        }
+        let part = Part {
+            intentions,
+            names: Names::default(),
+            flow: first.topic,
+            fuel: plan.fuel,
+            calls: plan.calls,
+            destroys: 0,
+        };
+        let slow = &mut inner.slow;
+        let number = slow.last_of(first.topic, first.client, part.fuel, SLOW_BATCH_FUEL)?;
+        let has_room =
+            slow.get_mut(number)
+                .has_room(part.size_hint(), intentions.len(), part.calls);
+        has_room.then_some((number, part))
     }
 
     /// Returns the batch of the slow lane to which a call can be added.

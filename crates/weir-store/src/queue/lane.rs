@@ -125,31 +125,54 @@ impl<T> Lane<T> {
         let clients = names.clients.iter().filter_map(|id| self.clients.get(id));
         let mut last = topics.chain(clients).map(|list| list.calls.back().copied());
         let number = last.next()??;
-        let entry = self.entries.get(&number)?;
-        (last.all(|other| other == Some(number)) && entry.cost.saturating_add(cost) <= cost_max)
-            .then_some(number)
+        let is_last = last.all(|other| other == Some(number));
+        (is_last && self.has_room(number, cost, cost_max)).then_some(number)
     }
 
-    fn entry(&mut self, number: u64) -> &mut Entry<T> {
-        let entry = self.entries.get_mut(&number);
-        entry.unwrap_or_else(|| unreachable!("a call that can be joined is in the lane"))
+    /// Returns the waiting call to which a call of this topic and client can be added without new
+    /// names: the last call of both. The sum of both costs is at most `cost_max`.
+    pub(super) fn last_of(
+        &self,
+        topic: &str,
+        client: ClientId,
+        cost: u64,
+        cost_max: u64,
+    ) -> Option<u64> {
+        let last = |list: &WaitList| list.calls.back().copied();
+        let number = self.topics.get(topic).and_then(last)?;
+        let is_last = client.is_none() || self.clients.get(&client).and_then(last) == Some(number);
+        (is_last && self.has_room(number, cost, cost_max)).then_some(number)
+    }
+
+    /// Whether a call with this cost may be added to a waiting call. Never to a part of a divided
+    /// call: the failure of another part would fail the added call too.
+    fn has_room(&self, number: u64, cost: u64, cost_max: u64) -> bool {
+        self.entries.get(&number).is_some_and(|entry| {
+            entry.names.divided_call.is_none() && entry.cost.saturating_add(cost) <= cost_max
+        })
     }
 
     /// Returns a call that is [joinable](Self::joinable).
     pub(super) fn get_mut(&mut self, number: u64) -> &mut T {
-        &mut self.entry(number).work
+        let entry = self.entries.get_mut(&number);
+        let entry =
+            entry.unwrap_or_else(|| unreachable!("a call that can be joined is in the lane"));
+        &mut entry.work
     }
 
     /// Registers the names and the cost that were added to a [joinable](Self::joinable) call.
     pub(super) fn join(&mut self, number: u64, names: &Names, cost: u64) {
         self.add_to_lists(number, names);
-        let entry = self.entry(number);
+        let Some(entry) = self.entries.get_mut(&number) else {
+            unreachable!("a call that can be joined is in the lane");
+        };
         entry.cost = entry.cost.saturating_add(cost);
         entry.names.topics.extend(names.topics.iter().cloned());
         entry.names.clients.extend(&names.clients);
-        if entry.start.is_some() {
-            let flow = entry.flow.clone();
-            self.correct(&flow, 0, cost);
+        if entry.start.is_some()
+            && let Some(finish) = self.finish.get_mut(&entry.flow)
+        {
+            *finish = finish.saturating_add(cost);
         }
     }
 
@@ -516,6 +539,35 @@ mod tests {
         assert_eq!(lane.get(number).unwrap().1, 100);
         assert_eq!(order(&mut lane), ["joined", "other"]);
         assert!(!lane.has_client(ClientId([8; 16])));
+    }
+
+    #[test]
+    fn a_call_without_new_names_joins_only_the_last_call_of_its_topic_and_client() {
+        let mut lane = Lane::default();
+        let client = |id: u8| ClientId([id; 16]);
+        lane.push("a", names(&["t"], &[1]), "t", 10);
+        assert_eq!(lane.last_of("t", client(2), 1, 100), None, "other client");
+        assert_eq!(lane.last_of("u", client(1), 1, 100), None, "other topic");
+        assert_eq!(lane.last_of("t", client(1), 91, 100), None, "too costly");
+        let number = lane.last_of("t", client(1), 90, 100).unwrap();
+        lane.join(number, &Names::default(), 90);
+        assert_eq!(lane.last_of("t", client(1), 1, 100), None, "full");
+        assert_eq!(lane.last_of("t", client(1), 1, 200), Some(number));
+        lane.push("b", names(&["u"], &[1]), "u", 10);
+        assert_eq!(lane.last_of("t", client(1), 1, 200), None, "later call");
+        assert_eq!(order(&mut lane), ["a", "b"]);
+    }
+
+    #[test]
+    fn no_call_joins_a_part_of_a_divided_call() {
+        let mut lane = Lane::default();
+        let part = Names {
+            divided_call: Some(lane.divide()),
+            ..names(&["t"], &[1])
+        };
+        lane.push("part", part, "t", 10);
+        assert_eq!(lane.joinable(&names(&["t"], &[1]), 1, 100), None);
+        assert_eq!(lane.last_of("t", ClientId([1; 16]), 1, 100), None);
     }
 
     #[test]
