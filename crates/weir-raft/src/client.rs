@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::Stream;
 use openraft::OptionalSend;
 use openraft::alias::{SnapshotOf, VoteOf};
+use openraft::base::{BoxFuture, BoxStream};
 use openraft::error::{RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2, stream_append_sequential};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use tokio::io::BufReader;
 use tokio::time::{Instant, sleep, timeout};
@@ -22,6 +24,7 @@ use weir_core::Digest;
 use weir_store::LogIndex;
 use weir_store::replica::{DirectoryReport, EntryId};
 
+use crate::announce::merge_announcements;
 use crate::clocks::VotersClock;
 use crate::convert::{entry_id, io_error};
 use crate::frame::{self, BODY_BYTES_MAX, HELLO_BYTES_MAX, Kind, invalid};
@@ -393,6 +396,20 @@ impl RaftNetworkV2<Types> for Peer {
                 .await;
         }
         Ok(answer)
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<
+        's,
+        Result<BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>, RPCError<Types>>,
+    >
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        stream_append_sequential(self, Box::pin(merge_announcements(input)), option)
     }
 
     async fn vote(

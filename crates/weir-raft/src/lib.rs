@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod announce;
 mod client;
 mod clocks;
 mod connections;
