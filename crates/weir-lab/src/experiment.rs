@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::contender::BUILT_IN;
 use crate::error::{LabError, Result};
-use reference::Reference;
+use reference::{Reference, matches};
 
 /// Maximum number of contenders, workloads or claims in a file.
 pub const ENTRIES_MAX: usize = 256;
@@ -45,6 +45,10 @@ pub struct Experiment {
     /// `[[claim]]`.
     #[serde(default, rename = "claim")]
     pub claims: Vec<ClaimSpec>,
+    /// The comment at the start of the file, without its marks. It describes the set-up, and the report
+    /// shows it.
+    #[serde(skip)]
+    pub setup: String,
 }
 
 /// How contenders are driven.
@@ -225,6 +229,8 @@ pub struct ContenderSpec {
     /// Patterns of the workloads in which it takes part; empty means all.
     #[serde(default)]
     pub workloads: Vec<String>,
+    /// Why it takes part in these workloads only; the report shows it.
+    pub scope: Option<String>,
     /// Parameters that it gets with every workload.
     #[serde(default)]
     pub params: BTreeMap<String, toml::Value>,
@@ -240,6 +246,12 @@ pub struct ContenderSpec {
 }
 
 impl ContenderSpec {
+    /// Whether its patterns include the workload of this name.
+    pub fn takes_part(&self, workload: &str) -> bool {
+        let mut patterns = self.workloads.iter();
+        self.workloads.is_empty() || patterns.any(|pattern| matches(pattern, workload))
+    }
+
     /// The first program of its command that is missing in the directory `peers`.
     pub fn missing_program(&self, peers: &Path) -> Option<PathBuf> {
         let words = self.command.iter().flatten();
@@ -385,6 +397,8 @@ pub struct ClaimSpec {
     /// Whether the study of the experiment makes this claim.
     #[serde(default)]
     pub study: bool,
+    /// Why it does not hold; the report shows it if the claim does not hold, or cannot be decided.
+    pub loss: Option<String>,
 }
 
 fn default_metric() -> String {
@@ -410,12 +424,20 @@ impl Experiment {
 
     /// Reads and checks `text`; `path` is for error messages.
     pub fn parse(text: &str, path: &Path) -> Result<Experiment> {
-        let experiment: Experiment = toml::from_str(text).map_err(|source| LabError::Schema {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })?;
+        let mut experiment: Experiment =
+            toml::from_str(text).map_err(|source| LabError::Schema {
+                path: path.to_owned(),
+                source: Box::new(source),
+            })?;
+        experiment.setup = first_comment(text);
         experiment.validate()?;
         Ok(experiment)
+    }
+
+    /// The entry that leaves out `contender` at `workload`.
+    pub fn skip_of(&self, contender: &str, workload: &str) -> Option<&Skip> {
+        let mut skips = self.skips.iter();
+        skips.find(|skip| matches(&skip.contender, contender) && matches(&skip.workload, workload))
     }
 
     /// The load of the workload `workload`, whose size is filled in.
@@ -541,6 +563,13 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// The comment at the start of `text`, without its marks.
+fn first_comment(text: &str) -> String {
+    let lines = text.lines().map_while(|line| line.strip_prefix('#'));
+    let lines = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The report: first claims, then figures, then circumstances. The text is printed in a terminal
+//! The report: first claims, then the set-up, figures and circumstances. The text is printed in a terminal
 //! and stored as `report.md`. `report.html` adds plots, and `figures.csv` has the figures of each
 //! block.
 //!
@@ -8,6 +8,7 @@ mod cell;
 mod checks;
 pub mod html;
 pub mod plot;
+mod prose;
 mod table;
 
 use std::fmt::Write;
@@ -95,7 +96,10 @@ fn sections(
     let mut sections: Vec<Section> = Vec::new();
     sections.extend(claims(summary));
     sections.extend(checks::study(experiment, summary));
+    sections.extend(prose::losses(experiment, summary));
+    sections.extend(prose::setup(experiment));
     sections.extend(gaps(plan));
+    sections.extend(prose::empty_cells(experiment, plan));
     sections.extend(failures(plan, blocks));
     sections.extend(checks::impossible(summary));
     for metric in &experiment.header.show {

@@ -111,6 +111,13 @@ fn a_known_difference_is_decided_both_ways() {
         assert!(stdout.contains(verdict), "{verdict} not in {stdout}");
         assert!(stdout.contains(counts), "{counts} not in {stdout}");
         assert!(stdout.contains("No contender has a twin"), "{stdout}");
+        let is_lost = verdict.contains("NOT");
+        assert_eq!(stdout.contains("## Losses"), is_lost, "{stdout}");
+        assert_eq!(
+            stdout.contains("a fifth**: not explained"),
+            is_lost,
+            "{stdout}"
+        );
         let report = fs::read_to_string(result_set(dir.path()).join("report.md")).unwrap();
         assert!(
             stdout.contains(&report),

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::reference::matches;
 use super::{ContenderSpec, Experiment, Items, WorkloadSpec};
 use crate::error::{LabError, Result};
 use crate::inputs::{self, chat_session};
@@ -190,24 +189,15 @@ impl Matrix {
     fn fill(&mut self, experiment: &Experiment) {
         for (w, workload) in self.workloads.iter().enumerate() {
             for (c, contender) in self.contenders.iter().enumerate() {
-                let takes_part = contender.workloads.is_empty()
-                    || contender
-                        .workloads
-                        .iter()
-                        .any(|pattern| matches(pattern, &workload.name));
                 let has_file = workload.files.is_empty()
                     || contender
                         .syntax
                         .as_ref()
                         .is_some_and(|syntax| workload.files.contains_key(syntax));
-                if !takes_part || !has_file {
+                if !contender.takes_part(&workload.name) || !has_file {
                     continue;
                 }
-                let skip = experiment.skips.iter().find(|skip| {
-                    matches(&skip.contender, &contender.name)
-                        && matches(&skip.workload, &workload.name)
-                });
-                match skip {
+                match experiment.skip_of(&contender.name, &workload.name) {
                     Some(skip) => self.skipped.push((
                         contender.name.clone(),
                         workload.name.clone(),
