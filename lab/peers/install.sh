@@ -9,7 +9,7 @@
 # http       the HTTP servers of http-json and the load client; C, Rust, Go, and nginx of Debian
 # json       finding items in pages of JSON; Rust, built twice, and Go
 # codec      our codec from C, over the C library
-# bindings   our packages for Go, Java, Python and Node on the pages of `json`; they need the C library. A
+# bindings   our C library, and our packages for Go, Java, Python and Node, on the pages of `json`. A
 #            language whose tools are missing is left out and named
 # emacs      Emacs with our module; the packages request and plz, if they are installed
 #
@@ -250,6 +250,11 @@ codec() {
 
 bindings() {
     capi
+    rm -f "$out/c-query"
+    if ! lacks "cc make pkg-config" c-query; then
+        say "building c-query"
+        PKG_CONFIG_PATH="$out/capi/lib/pkgconfig" make --no-print-directory -C c-query "OUT=$out" "$out/c-query"
+    fi
     for language in go java python node; do
         rm -f "$out/$language-weir"
         "${language}_weir"

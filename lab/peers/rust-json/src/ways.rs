@@ -8,7 +8,7 @@ use sonic_rs::JsonValueTrait as _;
 use weir_scan::{Items, Level, Path, Plan, Shape, Simd, Tag, scan_into};
 
 /// The possible arguments.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 17] = [
     "copy",
     "copy-fresh",
     "quotes",
@@ -20,6 +20,7 @@ pub(crate) const NAMES: [&str; 16] = [
     "scan-sse4.2",
     "scan-scalar",
     "serde-raw",
+    "serde-value",
     "simd-json-tape",
     "simd-json-tree",
     "serde-ignored",
@@ -37,6 +38,7 @@ pub(crate) enum Way {
     Utf8,
     Scan(Box<Plan>, Items),
     SerdeRaw,
+    SerdeValue,
     SerdeIgnored,
     Sonic,
     SonicUnchecked,
@@ -94,6 +96,7 @@ impl Way {
             "scan" => scanner(Level::Structural, None)?,
             "scan-strict" => scanner(Level::Strict, None)?,
             "serde-raw" => Self::SerdeRaw,
+            "serde-value" => Self::SerdeValue,
             "serde-ignored" => Self::SerdeIgnored,
             "sonic" => Self::Sonic,
             "sonic-unchecked" => Self::SonicUnchecked,
@@ -161,6 +164,12 @@ impl Way {
                 for item in &items {
                     std::hint::black_box(item.payload);
                     each(item.order.get().as_bytes());
+                }
+            }
+            Self::SerdeValue => {
+                let items: Vec<serde_json::Value> = serde_json::from_slice(page).ok()?;
+                for item in &items {
+                    each(item.get("order")?.as_u64()?.to_string().as_bytes());
                 }
             }
             Self::SerdeIgnored => {
