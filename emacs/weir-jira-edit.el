@@ -65,14 +65,23 @@ FAILED, if it is non-nil, when the change is rejected."
   "Return the current version of the issue KEY of SITE, as base of an edit."
   (weir--jira-edit-base (weir-jira--site-handle site) key))
 
-(defun weir-jira--queued (site status value)
-  "Report the result of a change of SITE: STATUS and VALUE."
+(defun weir-jira--queued (site status value &optional text)
+  "Report the result of a change of SITE: STATUS and VALUE.
+TEXT describes the change if it is durable; nil means that it was queued."
   (if (eq status 'failed)
       (progn
         (weir-jira--log site (weir--error-text value))
         (message "Jira: %s" (cadr value)))
-    (message (if (plist-get value :logged) "Jira: %s has this worklog" "Jira: %s queued")
-             (or (plist-get value :key) "the change"))
+    (let ((stale (plist-get value :stale)))
+      (when stale
+        (weir-jira--log site (format "lists do not show the last change: %s" stale)))
+      (message "Jira: %s%s"
+               (or text
+                   (format (if (plist-get value :logged) "%s has this worklog" "%s queued")
+                           (or (plist-get value :key) "the change")))
+               (if stale
+                   (format "; lists do not show it yet: %s" stale)
+                 "")))
     (weir-jira--refresh site)
     (when weir-jira-push-at-once
       (weir-jira--push site))))
@@ -314,13 +323,16 @@ the fields that the site requires."
 
 (defun weir-jira-delete (typed &optional subtasks)
   "Delete the issue at point; SUBTASKS non-nil deletes its subtasks too.
-TYPED is the key as the user has typed it for confirmation."
-  (interactive (list (read-string (format "Type %s to delete it: " (weir-jira--key-to-change)))
-                     current-prefix-arg))
-  (let ((key (weir-jira--key-or-error)))
-    (unless (equal typed key)
+TYPED is the key as the user has typed it for confirmation; nil means to ask.
+If the issue changed at the site after the version that the user saw, the
+deletion becomes a conflict."
+  (interactive (list nil current-prefix-arg))
+  (let* ((key (weir-jira--key-to-change))
+         (site (weir-jira--changeable))
+         (base (weir-jira--edit-base site key)))
+    (unless (equal (or typed (read-string (format "Type %s to delete it: " key))) key)
       (user-error "Nothing is deleted"))
-    (weir-jira--change (weir-jira--changeable) "delete" key (and subtasks "subtasks"))))
+    (weir-jira--change-then site #'ignore "delete" (list key (and subtasks "subtasks")) base)))
 
 ;;;; Projects
 
@@ -698,8 +710,16 @@ buffer is kept."
 (defun weir-jira-comment-delete (comment)
   "Delete COMMENT, the id of a comment on the issue of the buffer."
   (interactive (list (weir-jira--comment-or-error)))
-  (when (yes-or-no-p "Delete this comment? ")
-    (weir-jira--change (weir-jira--changeable) "delete-comment" (weir-jira--key-or-error) comment)))
+  (weir-jira--confirm-delete "Delete this comment? " "delete-comment" comment))
+
+(defun weir-jira--confirm-delete (question verb id)
+  "Ask QUESTION, then queue the change VERB of the issue at point.
+ID is that of the comment or worklog."
+  (let* ((site (weir-jira--changeable))
+         (key (weir-jira--key-or-error))
+         (base (weir-jira--edit-base site key)))
+    (when (yes-or-no-p question)
+      (weir-jira--change-then site #'ignore verb (list key id) base))))
 
 ;;;; Worklogs
 
@@ -769,8 +789,7 @@ The comment of the worklog is then edited in a buffer."
 (defun weir-jira-worklog-delete (worklog)
   "Delete WORKLOG, the id of a worklog of the issue of the buffer."
   (interactive (list (weir-jira--worklog-or-error)))
-  (when (yes-or-no-p "Delete this worklog? ")
-    (weir-jira--change (weir-jira--changeable) "delete-worklog" (weir-jira--key-or-error) worklog)))
+  (weir-jira--confirm-delete "Delete this worklog? " "delete-worklog" worklog))
 
 (defun weir-jira--logged ()
   "Return the clocks that are recorded as logged at the org heading at point."
@@ -921,13 +940,14 @@ With DRY-RUN, only show the clocks."
 
 (defun weir-jira--op-problem (op)
   "Return the problem of the operation OP in one line, with the values of the site."
-  (let* ((fields (weir-jira--conflict-fields op))
-         (theirs (mapcar (lambda (field)
-                           (format "%s: %s" (if (cdr fields) (concat field " at the site") "theirs")
-                                   (truncate-string-to-width
-                                    (weir--one-line (nth 2 (weir-jira--conflict-texts op field)))
-                                    60 nil nil "…")))
-                         fields)))
+  (let* ((conflicts (plist-get op :conflicts))
+         (theirs (mapcar (lambda (conflict)
+                           (format "%s: %s"
+                                   (if (cdr conflicts)
+                                       (concat (plist-get conflict :field) " at the site")
+                                     "theirs")
+                                   (plist-get conflict :shown)))
+                         conflicts)))
     (string-join (append theirs
                          (delq nil (list (and (plist-get op :problem)
                                               (weir--one-line (plist-get op :problem))))))
@@ -1054,14 +1074,14 @@ Call DONE once the decision is durable, or FAILED if it is rejected."
                        choice field value)
    (lambda (status answer)
      (funcall (or (if (eq status 'failed) failed done) #'ignore))
-     (weir-jira--queued site status answer)
-     (unless (eq status 'failed)
-       (message "Jira: %s" (pcase choice
-                             ("mine" "your value replaces that of the site")
-                             ("theirs" "the value of the site stays")
-                             ("retry" "the change is sent again")
-                             ("drop" "the change is dropped"))))
-     (weir-jira--refresh site))))
+     (weir-jira--queued site status answer
+                        (pcase choice
+                          ("mine" "your value replaces that of the site")
+                          ("theirs" "the value of the site stays")
+                          ("retry" "the change is sent again")
+                          ("drop" "the change is dropped")))
+     (when (eq status 'failed)
+       (weir-jira--refresh site)))))
 
 (defun weir-jira-outbox-mine ()
   "Replace the value at the site with the local value."
@@ -1158,6 +1178,8 @@ For a text, a buffer shows both versions and their base in the form of
     (cond
      ((string-prefix-p "worklog:" field)
       (user-error "Worklogs cannot be merged: choose your worklog or that of the site"))
+     ((equal (plist-get op :kind) "delete")
+      (user-error "A deletion has no text: m deletes the issue, t keeps it"))
      ((equal field "status") (weir-jira--choose-status site op))
      (allowed
       (weir-jira--resolve site op "mine" field (weir-jira--read-allowed field allowed nil)))

@@ -555,6 +555,8 @@ pull followed a push, which can have changed the outbox."
    ((eq status 'failed)
     (setf (weir-jira--site-failure site) value)
     (weir-jira--log site (weir--error-text value))
+    ;; What was sent or stored before the failure is shown.
+    (weir-jira--refresh site)
     (when (and (eq (car value) 'weir-unconfirmed) verbose)
       (weir-jira--confirm-removal site value))
     (when (eq (car value) 'weir-auth)

@@ -138,7 +138,7 @@ impl SetEdit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldConflict {
     /// Id of the field; `comment:ID` for a comment, `worklog:ID` for a worklog, `status` for a
-    /// transition.
+    /// transition, `updated` for a deletion.
     pub field: String,
     /// The value before the edit.
     pub base: Value,
@@ -319,6 +319,13 @@ pub enum Action {
     Delete {
         /// Whether its subtasks are deleted too.
         subtasks: bool,
+        /// The time of the last change (`updated`) of the version that the user deleted, as Jira
+        /// writes times; null: the replica did not have the issue.
+        #[serde(default)]
+        base: Value,
+        /// Whether earlier operations of the outbox change the issue, and thereby that time.
+        #[serde(default)]
+        after_own: bool,
     },
 }
 

@@ -377,10 +377,16 @@ impl<'a> Outbox<'a> {
         )
     }
 
-    /// Deletes a comment.
+    /// Deletes a comment. It conflicts with a change of the comment.
     pub fn delete_comment(&self, key: &str, comment: &str) -> Result<Op> {
+        self.delete_comment_from(key, &self.edit_base(key)?, comment)
+    }
+
+    /// Deletes a comment as [`delete_comment`](Self::delete_comment) does. `base` is the version that
+    /// the user saw.
+    pub fn delete_comment_from(&self, key: &str, base: &EditBase, comment: &str) -> Result<Op> {
         let target = self.writable_target(key)?;
-        let base = comment_of(&target.issue, comment)?["body"].clone();
+        let base = comment_of(&base.issue, comment)?["body"].clone();
         let comment = comment.to_owned();
         self.queue(&target, &Action::CommentDelete { comment, base })
     }
@@ -491,10 +497,16 @@ impl<'a> Outbox<'a> {
         )
     }
 
-    /// Deletes a worklog.
+    /// Deletes a worklog. It conflicts with a change of the worklog.
     pub fn delete_worklog(&self, key: &str, worklog: &str) -> Result<Op> {
+        self.delete_worklog_from(key, &self.edit_base(key)?, worklog)
+    }
+
+    /// Deletes a worklog as [`delete_worklog`](Self::delete_worklog) does. `base` is the version that
+    /// the user saw.
+    pub fn delete_worklog_from(&self, key: &str, base: &EditBase, worklog: &str) -> Result<Op> {
         let target = self.writable_target(key)?;
-        let base = worklog_of(&target.issue, worklog)?;
+        let base = worklog_of(&base.issue, worklog)?;
         let worklog = worklog.to_owned();
         self.queue(&target, &Action::WorklogDelete { worklog, base })
     }
@@ -638,9 +650,28 @@ impl<'a> Outbox<'a> {
         Ok(op)
     }
 
-    /// Deletes an issue at the site.
+    /// Deletes an issue at the site. It conflicts with a change of the issue after the version in the
+    /// replica.
     pub fn delete(&self, key: &str, subtasks: bool) -> Result<Op> {
-        self.queue(&self.writable_target(key)?, &Action::Delete { subtasks })
+        self.delete_from(key, &self.edit_base(key)?, subtasks)
+    }
+
+    /// Deletes an issue as [`delete`](Self::delete) does. `base` is the version that the user saw.
+    pub fn delete_from(&self, key: &str, base: &EditBase, subtasks: bool) -> Result<Op> {
+        let target = self.writable_target(key)?;
+        let all = self.ops()?;
+        let after_own = all.iter().any(|op| op.issues().contains(&target.id));
+        let base = if base.unread {
+            Value::Null
+        } else {
+            base.issue["fields"]["updated"].clone()
+        };
+        let action = Action::Delete {
+            subtasks,
+            base,
+            after_own,
+        };
+        self.queue(&target, &action)
     }
 
     fn project(&self, name: &str) -> Result<(String, String)> {
@@ -903,6 +934,7 @@ impl<'a> Outbox<'a> {
                 | Action::Transition { .. }
                 | Action::WorklogEdit { .. }
                 | Action::WorklogDelete { .. }
+                | Action::Delete { .. }
         );
         if choice == Choice::Theirs && has_no_fields {
             self.check_needed(op)?;
@@ -975,6 +1007,10 @@ impl<'a> Outbox<'a> {
         }
         if field.starts_with("worklog:") {
             let text = "choose your worklog or that of the site: they are not merged".to_owned();
+            return Err(JiraError::Change(text));
+        }
+        if matches!(op.action, Action::Delete { .. }) {
+            let text = "a deletion has no value: choose `mine` or `theirs` without one".to_owned();
             return Err(JiraError::Change(text));
         }
         let issue = self.show(&op.issue)?;
@@ -1069,6 +1105,12 @@ fn resolve_field(op: &mut Op, field: &str, choice: Choice, merged: Option<&Value
             *base = Work::of(&theirs);
         }
         Action::Transition { from, .. } => *from = theirs,
+        Action::Delete {
+            base, after_own, ..
+        } => {
+            *base = theirs;
+            *after_own = false;
+        }
         _ => {}
     }
 }

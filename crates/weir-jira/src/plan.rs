@@ -150,7 +150,11 @@ impl<'a> Planner<'a> {
                 outward,
                 remove,
             } => self.link(name, inward, outward, *remove),
-            Action::Delete { subtasks } => self.delete(&id, *subtasks),
+            Action::Delete {
+                subtasks,
+                base,
+                after_own,
+            } => self.delete(op, &id, *subtasks, base, *after_own),
         };
         match plan {
             Err(JiraError::Status {
@@ -266,7 +270,7 @@ impl<'a> Planner<'a> {
             .collect();
         let site_fields = self.read_issue(id, &names.join(","))?;
         let foreign = if fields.values().any(|edit| edit.unread) {
-            self.fields_of_others(id)?
+            self.changes_of_others(id, &Value::Null)?.1
         } else {
             BTreeSet::new()
         };
@@ -335,19 +339,35 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(request, rest))
     }
 
-    /// Ids of the fields of an issue that another user has changed since its creation.
-    fn fields_of_others(&self, id: &str) -> Result<BTreeSet<String>> {
+    /// The time of the last change of an issue, and what other users have changed in it after the
+    /// time `since`: ids of fields, `comment` and `worklog`. `since` null: since its creation.
+    fn changes_of_others(&self, id: &str, since: &Value) -> Result<(Value, BTreeSet<String>)> {
         let me = meta::myself(self.replica)?["accountId"].clone();
-        let path = format!("issue/{id}?fields=updated&expand=changelog");
+        let path = format!("issue/{id}?fields=comment,worklog,updated&expand=changelog");
         let issue: Value = self.client.get(&path)?;
-        let entries = issue["changelog"]["histories"]
-            .as_array()
-            .into_iter()
-            .flatten();
-        let foreign = entries.filter(|entry| entry["author"]["accountId"] != me);
+        let since_ms = since.as_str().and_then(time::parse);
+        let is_later = |at: &Value| {
+            let both = at.as_str().and_then(time::parse).zip(since_ms);
+            both.is_none_or(|(at, since)| at > since)
+        };
+        let is_foreign = |author: &Value, at: &Value| author["accountId"] != me && is_later(at);
+        let histories = issue["changelog"]["histories"].as_array();
+        let entries = histories.into_iter().flatten();
+        let foreign = entries.filter(|entry| is_foreign(&entry["author"], &entry["created"]));
         let items = foreign.flat_map(|entry| entry["items"].as_array().into_iter().flatten());
-        let fields = items.filter_map(|item| item["fieldId"].as_str().map(str::to_owned));
-        Ok(fields.collect())
+        // Only fields have an id: a link does not.
+        let names = items.filter_map(|item| item["fieldId"].as_str().or(item["field"].as_str()));
+        let mut changed: BTreeSet<String> = names.map(str::to_owned).collect();
+        for (field, list) in [("comment", "comments"), ("worklog", "worklogs")] {
+            let mut parts = issue["fields"][field][list]
+                .as_array()
+                .into_iter()
+                .flatten();
+            if parts.any(|part| is_foreign(&part["updateAuthor"], &part["updated"])) {
+                changed.insert(field.to_owned());
+            }
+        }
+        Ok((issue["fields"]["updated"].clone(), changed))
     }
 
     fn transition(
@@ -591,11 +611,28 @@ impl<'a> Planner<'a> {
         Ok(Plan::Send(request, None))
     }
 
-    fn delete(&mut self, id: &str, subtasks: bool) -> Result<Plan> {
-        match self.read_issue(id, "summary") {
+    /// Deletes an issue if its last change was at the time `base`. With `after_own`, or if `base`
+    /// is null, changes of this account are ignored.
+    fn delete(
+        &mut self,
+        op: &Op,
+        id: &str,
+        subtasks: bool,
+        base: &Value,
+        after_own: bool,
+    ) -> Result<Plan> {
+        let site_fields = match self.read_issue(id, "summary") {
             Err(JiraError::Status { status: 404, .. }) => return Ok(Plan::NoOp(None)),
             found => found?,
         };
+        if !op::same(&site_fields["updated"], base) {
+            let (theirs, changed) = self.changes_of_others(id, base)?;
+            let ignores_own = after_own || base.is_null();
+            if !changed.is_empty() || !ignores_own {
+                let rest = deletion_in_conflict(op, base, theirs, &changed);
+                return Ok(Plan::Conflict(Box::new(rest)));
+            }
+        }
         let request = Request {
             method: "DELETE",
             path: format!("issue/{id}?deleteSubtasks={subtasks}"),
@@ -603,6 +640,29 @@ impl<'a> Planner<'a> {
         };
         Ok(Plan::Send(request, None))
     }
+}
+
+/// The deletion of an issue that has changed at the site after the time `base`.
+fn deletion_in_conflict(
+    op: &Op,
+    base: &Value,
+    theirs: Value,
+    changed_by_others: &BTreeSet<String>,
+) -> Op {
+    let mut rest = op.clone();
+    rest.conflicts = vec![FieldConflict {
+        field: "updated".to_owned(),
+        base: base.clone(),
+        mine: "deleted".into(),
+        theirs,
+    }];
+    let mut problem = "the issue changed after the version that you deleted".to_owned();
+    if !changed_by_others.is_empty() {
+        let names: Vec<&str> = changed_by_others.iter().map(String::as_str).collect();
+        problem = format!("{problem}; others changed {}", names.join(", "));
+    }
+    rest.problem = Some(problem);
+    rest
 }
 
 /// The plan of a transition to the status that the issue already has. If another user chose other

@@ -54,7 +54,10 @@ pub(super) fn queue(
             Some(base) => outbox.edit_comment_from(key, base, comment, text)?,
             None => outbox.edit_comment(key, comment, text)?,
         },
-        ("delete-comment", [key, comment]) => outbox.delete_comment(key, comment)?,
+        ("delete-comment", [key, comment]) => match base {
+            Some(base) => outbox.delete_comment_from(key, base, comment)?,
+            None => outbox.delete_comment(key, comment)?,
+        },
         ("worklog", [key, seconds, started_ms, text]) => {
             outbox.worklog(key, number(seconds)?, number(started_ms)?, text)?
         }
@@ -72,13 +75,19 @@ pub(super) fn queue(
             let base = base.unwrap_or(&present);
             outbox.edit_worklog_from(key, base, worklog, seconds, started, Some(text))?
         }
-        ("delete-worklog", [key, worklog]) => outbox.delete_worklog(key, worklog)?,
+        ("delete-worklog", [key, worklog]) => match base {
+            Some(base) => outbox.delete_worklog_from(key, base, worklog)?,
+            None => outbox.delete_worklog(key, worklog)?,
+        },
         ("create", [project, kind, summary, parent, fields @ ..]) => {
             outbox.create(project, kind, summary, &pairs(fields), non_empty(parent))?
         }
         ("clone", [key, fields @ ..]) => outbox.clone_issue(key, &pairs(fields))?,
         ("correct", [op, field, before, text]) => outbox.correct(op, field, before, text)?,
-        ("delete", [key, subtasks]) => outbox.delete(key, !subtasks.is_empty())?,
+        ("delete", [key, subtasks]) => match base {
+            Some(base) => outbox.delete_from(key, base, !subtasks.is_empty())?,
+            None => outbox.delete(key, !subtasks.is_empty())?,
+        },
         _ => {
             return Err(Failure::new(
                 "weir-usage",
@@ -145,7 +154,8 @@ pub(super) fn resolve(
     Ok(serde_json::to_value(left).unwrap_or_default())
 }
 
-/// The operations of the outbox, each with a description in `what`.
+/// The operations of the outbox, each with a description in `what`. A value of the site that is in
+/// conflict is also in `shown`, as one line.
 pub(super) fn ops(replica: &Replica, key: Option<&str>) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let ops = match key {
@@ -156,6 +166,10 @@ pub(super) fn ops(replica: &Replica, key: Option<&str>) -> Result<Value, Failure
         let mut value = serde_json::to_value(op).unwrap_or_default();
         value["what"] = op.what().into();
         value["kind"] = op.action.name().into();
+        let parts = value["conflicts"].as_array_mut().into_iter().flatten();
+        for (part, conflict) in parts.zip(&op.conflicts) {
+            part["shown"] = weir_jira::op::shown(&conflict.theirs).into();
+        }
         value
     });
     Ok(Value::Array(shown.collect()))

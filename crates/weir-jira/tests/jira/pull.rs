@@ -26,6 +26,29 @@ fn a_first_pull_is_complete_and_a_pull_without_changes_is_one_request() {
     assert_eq!((report.requests, report.writes), (1, 0), "{report:?}");
 }
 
+/// A refresh of the index that fails changes nothing, and the next one reads what it missed.
+#[test]
+fn a_change_is_in_the_index_after_a_failed_refresh() {
+    let world = World::new(small());
+    world.pull();
+    let mut index = Index::load(&world.replica).unwrap();
+    let other = world.site_issue("AA-2");
+    let id = other["id"].as_str().unwrap();
+    let project = other["fields"]["project"]["id"].as_str().unwrap();
+    let name = format!("issues.{project}");
+    let stored = world.replica.get(&name, id).unwrap().unwrap().bytes;
+    let topic = world.replica.topic(&name).unwrap();
+    assert!(topic.put(id, b"no JSON".to_vec()).unwrap().is_valid());
+    let mine = [("summary".to_owned(), "Mine".to_owned())];
+    world.outbox().edit("AA-1", &mine).unwrap();
+    assert!(index.refresh(&world.replica).is_err());
+    assert_eq!(index.row("AA-1").unwrap().pending, 0);
+    assert!(topic.put(id, stored).unwrap().is_valid());
+    index.refresh(&world.replica).unwrap();
+    let row = index.row("AA-1").unwrap();
+    assert_eq!((row.summary.as_str(), row.pending), ("Mine", 1));
+}
+
 #[test]
 fn the_index_finds_an_issue_by_its_current_key() {
     let world = World::new(small());

@@ -850,6 +850,109 @@ fn a_worklog_is_changed_and_deleted_unless_another_user_changed_it() {
     world.converged();
 }
 
+/// An issue that changed at the site after the user saw it is not deleted without a question.
+#[test]
+fn a_deletion_conflicts_with_a_later_change() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let conflict = |key: &str| {
+        world.edit(key, &json!({"summary": "Theirs"}));
+        let report = world.push();
+        assert_eq!((report.sent, report.conflicts), (0, 1), "{report:?}");
+        let message = &report.messages[0];
+        assert!(message.contains("others changed summary"), "{report:?}");
+        assert_eq!(world.site_issue(key)["fields"]["summary"], "Theirs");
+        outbox.ops().unwrap().remove(0)
+    };
+    outbox.delete("AA-3", true).unwrap();
+    let op = conflict("AA-3");
+    let [base, mine, theirs] = op.conflict_texts("updated").unwrap();
+    assert_eq!(mine, "deleted");
+    assert_ne!(base, theirs);
+    let refused = outbox.resolve(&op.id, Choice::Mine, None, Some("no"));
+    assert!(refused.unwrap_err().to_string().contains("has no value"));
+    // Another change after the decision is another conflict.
+    outbox.resolve(&op.id, Choice::Mine, None, None).unwrap();
+    let op = conflict("AA-3");
+    outbox.resolve(&op.id, Choice::Mine, None, None).unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert!(!world.keys().contains(&"AA-3".to_owned()));
+    // The issue stays if the user decides so.
+    outbox.delete("AA-2", true).unwrap();
+    let op = conflict("AA-2");
+    let left = outbox.resolve(&op.id, Choice::Theirs, None, None).unwrap();
+    assert!(left.is_none());
+    assert_eq!(world.push().sent, 0);
+    assert_eq!(world.site_issue("AA-2")["fields"]["summary"], "Theirs");
+    world.converged();
+}
+
+/// A pull stores a change of another user while the user is asked whether to delete the issue, a
+/// comment or a worklog.
+#[test]
+fn a_deletion_conflicts_with_a_change_that_was_pulled_during_the_question() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.worklog("AA-1", 5400, world.now(), "worked").unwrap();
+    outbox.comment("AA-1", "mine").unwrap();
+    assert_eq!(world.push().sent, 2);
+    world.advance(60_000);
+    let id_in = |list: &Value| list.as_array().unwrap().last().unwrap()["id"].clone();
+    let fields = world.site_issue("AA-1")["fields"].clone();
+    let comment = id_in(&fields["comment"]["comments"]);
+    let worklog = id_in(&fields["worklog"]["worklogs"]);
+    let base = outbox.edit_base("AA-1").unwrap();
+    let other_base = outbox.edit_base("AA-2").unwrap();
+    world.edit("AA-2", &json!({"summary": "Theirs"}));
+    let body = json!({"issue": "AA-1", "comment": {"id": comment, "body": document(&["theirs"])},
+        "worklog": {"id": worklog, "timeSpentSeconds": 60}});
+    world.sim.control("POST", "/_sim/edit", &body);
+    world.edit("AA-1", &json!({"summary": "Theirs"}));
+    world.pull();
+    assert_eq!(outbox.show("AA-2").unwrap()["fields"]["summary"], "Theirs");
+    outbox.delete_from("AA-2", &other_base, true).unwrap();
+    let comment = comment.as_str().unwrap();
+    outbox.delete_comment_from("AA-1", &base, comment).unwrap();
+    let worklog = worklog.as_str().unwrap();
+    outbox.delete_worklog_from("AA-1", &base, worklog).unwrap();
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (0, 3), "{report:?}");
+}
+
+/// The earlier changes of the outbox are no conflict with a deletion, but those of others are.
+#[test]
+fn a_deletion_after_own_changes_conflicts_only_with_others() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.edit("AA-1", &[text("summary", "Mine")]).unwrap();
+    outbox.link("AA-2", "relates to", "AA-3", false).unwrap();
+    let new = outbox.create("AA", "Task", "New", &[], None).unwrap();
+    for key in ["AA-1", "AA-3", new.key.as_str()] {
+        outbox.delete(key, true).unwrap();
+    }
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (6, 0), "{report:?}");
+    assert!(outbox.ops().unwrap().is_empty());
+    world.converged();
+    let site = world.site();
+    let commented = site
+        .values()
+        .find(|issue| issue["fields"]["comment"]["total"] != 0)
+        .unwrap();
+    let key = commented["key"].as_str().unwrap();
+    let comment = &commented["fields"]["comment"]["comments"][0]["id"];
+    outbox.edit(key, &[text("summary", "Mine")]).unwrap();
+    outbox.delete(key, true).unwrap();
+    world.advance(1000);
+    let body = json!({"issue": key, "comment": {"id": comment, "body": document(&["theirs"]),
+        "updateAuthor": {"accountId": "somebody"}}});
+    world.sim.control("POST", "/_sim/edit", &body);
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (1, 1), "{report:?}");
+    let message = &report.messages[0];
+    assert!(message.contains("others changed comment"), "{report:?}");
+}
+
 /// An emptied comment of a worklog is sent as an empty text; without it, the site would keep the old
 /// text.
 #[test]
