@@ -312,6 +312,16 @@ impl Shared {
         Ok(changed)
     }
 
+    /// Updates the rows in memory after a durable change. Returns `result`, the result of the change.
+    /// If the update fails, the change must not be reported as failed: the result gets the reason as
+    /// `stale`, and the next update reads the change.
+    fn refreshed(&self, mut result: Value) -> Value {
+        if let Err(failure) = self.refresh() {
+            result["stale"] = failure.text.into();
+        }
+        result
+    }
+
     /// As `refresh`, after many changes: lists use the old rows meanwhile. Returns `changed`.
     fn replace(&self, changed: usize) -> Result<usize, Failure> {
         let refreshing = locked(&self.refreshing);

@@ -489,7 +489,9 @@ fn export(env: &Env, jira: &Site, set: &IssueSet, format: Value<'_>) -> Result<S
 
 /// Queues the change VERB of an issue of JIRA with WORDS, a list of strings. BASE is the value of
 /// `weir--jira-edit-base` at the start of the edit, or nil for the current version. Returns the
-/// number of the operation, whose value is the operation of the outbox.
+/// number of the operation, whose value is the operation of the outbox. If the rows in memory could
+/// not be updated, the value also has the reason in :stale: the change is durable, and lists do not
+/// show it yet.
 #[defun(name = "-jira-change")]
 fn change(
     env: &Env,
@@ -505,8 +507,7 @@ fn change(
     let queued = work::write(move || {
         shared.check_writable()?;
         let op = edits::queue(&shared.replica, &verb, &words, base.as_ref())?;
-        shared.refresh()?;
-        Ok(Answer::Json(op))
+        Ok(Answer::Json(shared.refreshed(op)))
     });
     or_signal(env, queued)
 }
@@ -560,7 +561,7 @@ fn project(
 
 /// Applies a decision to the operation OP of the outbox of JIRA. CHOICE is mine, theirs, retry or
 /// drop. FIELD is the field, or nil for all. VALUE is the new value, or nil for the current one.
-/// Returns the number of the operation.
+/// Returns the number of the operation, whose value can have :stale as that of `weir--jira-change`.
 #[defun(name = "-jira-resolve")]
 fn resolve(
     env: &Env,
@@ -577,8 +578,7 @@ fn resolve(
         shared.check_writable()?;
         let (field, value) = (field.as_deref(), value.as_deref());
         let left = edits::resolve(&shared.replica, &op, &choice, field, value)?;
-        shared.refresh()?;
-        Ok(Answer::Json(left))
+        Ok(Answer::Json(shared.refreshed(left)))
     });
     or_signal(env, queued)
 }
