@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use weir::{ErrorCode, ReadFrom, StoreError, Weir, WeirError};
 use weir_core::codec::{put_bytes, put_varint};
+use weir_core::{ClientId, ConsequenceOffset, IntentionOffset, Record, RecordFlags, RecordKind};
 use weir_protocol::{After, Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
+use weir_store::PageBuilder;
 
 use crate::world::World;
 
@@ -29,7 +31,7 @@ fn hello_ok() -> Message<'static> {
         window_bytes: 1 << 20,
         key_bytes_max: 1000,
         value_bytes_max: 1 << 20,
-        features: b"groups query chain",
+        features: b"groups query chain query-latest",
         ..HelloOk::default()
     })
 }
@@ -195,4 +197,102 @@ fn a_cancelled_search_for_a_position_ends_its_listener() {
     assert_eq!(received.recv_timeout(TEST_TIMEOUT), Ok(false));
     drop(search);
     assert_eq!(received.recv_timeout(TEST_TIMEOUT), Ok(true));
+}
+
+/// The bytes of a page with one record.
+fn page_of(offset: u64, key: &[u8]) -> &'static [u8] {
+    let mut builder = PageBuilder::default();
+    builder.push(&Record {
+        offset: ConsequenceOffset(offset),
+        intention: IntentionOffset(offset),
+        term: 1,
+        time_ms: 1,
+        client: ClientId::NONE,
+        nonce: 0,
+        flags: RecordFlags(RecordFlags::LAST),
+        kind: RecordKind::Put,
+        key,
+        value: b"1",
+        meta: b"",
+    });
+    let mut bytes = Vec::new();
+    builder.take().unwrap().write_to(&mut bytes);
+    bytes.leak()
+}
+
+const LISTENING: Message<'static> = Message::Listening {
+    position: 1000,
+    first: 1,
+    last: 999,
+};
+
+/// Connects to a server that repeats a record without end, as fast as the client reads it.
+fn connect_to_repetitions(replay: bool) -> Weir {
+    let page = page_of(2, b"k");
+    let from = 2;
+    connect(move |message| {
+        let (mut responses, count) = match message {
+            Message::Listen(_) => (vec![LISTENING], 20_000),
+            Message::Credit { records, .. } => (Vec::new(), *records),
+            _ => return Vec::new(),
+        };
+        let record = Message::Records { from, replay, page };
+        responses.extend((0..count).map(|_| record));
+        responses
+    })
+}
+
+#[test]
+fn repeated_records_do_not_extend_a_read() {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let remotes = [true, false].map(connect_to_repetitions);
+    let [replayed, read] = [0, 1].map(|n| remotes[n].within(PATIENCE).topic("t").unwrap());
+    let (sender, received) = channel();
+    let other_sender = sender.clone();
+    std::thread::spawn(move || {
+        let mut latest = replayed.latest(Duration::ZERO).unwrap();
+        latest.next().unwrap().unwrap();
+        sender.send(code(latest.next().unwrap())).unwrap();
+    });
+    std::thread::spawn(move || {
+        let mut listener = read.listener(ReadFrom::Start).unwrap();
+        listener.next_page().unwrap().unwrap();
+        other_sender
+            .send(code(listener.next_page().map_err(WeirError::from)))
+            .unwrap();
+    });
+    for _ in 0..2 {
+        let ended = received.recv_timeout(TEST_TIMEOUT);
+        assert_eq!(ended, Ok(ErrorCode::Deadline));
+    }
+}
+
+#[test]
+fn a_replay_continues_after_the_last_key_at_the_next_server() {
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&starts);
+    let (from, replay) = (1, true);
+    let remote = connect(move |message| {
+        let Message::Listen(listen) = message else {
+            return Vec::new();
+        };
+        let mut seen = seen.lock().unwrap();
+        seen.push(listen.query.from.map(<[u8]>::to_vec));
+        // The value of `b` is newer than the replay.
+        let (first, second) = (page_of(2, b"a"), page_of(1000, b"b"));
+        let records = [first, second].map(|page| Message::Records { from, replay, page });
+        if seen.len() == 1 {
+            let draining = Message::Refusal(RefusalMessage::new(ErrorCode::Draining));
+            return vec![LISTENING, records[0], records[1], draining];
+        }
+        let position = 1000;
+        vec![LISTENING, Message::End { position }]
+    });
+    let topic = remote.topic("t").unwrap();
+    let mut latest = topic.latest(Duration::ZERO).unwrap();
+    let first = latest.next().unwrap().unwrap();
+    assert_eq!(first.value.record().key, b"a");
+    assert!(latest.next().is_none());
+    let starts = starts.lock().unwrap();
+    assert_eq!(starts[..2], [None, Some(b"b\0".to_vec())]);
 }

@@ -271,6 +271,14 @@ impl Link {
         block_on(self.ready())
     }
 
+    /// Whether the server can start a listener of the latest values at a key; `false` before the
+    /// first connection.
+    pub(in crate::remote) fn can_begin_at_a_key(&self) -> bool {
+        let state = self.inner.lock();
+        let facts = state.facts.as_ref();
+        facts.is_some_and(|facts| facts.latest_queries)
+    }
+
     /// Awaits the facts of a server without blocking a thread.
     pub(crate) async fn ready(&self) -> Result<Facts, StoreError> {
         let until = Instant::now().checked_add(self.first_wait);

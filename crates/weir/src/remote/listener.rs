@@ -442,9 +442,16 @@ impl Listener {
     }
 
     /// Returns the next page of the request. Sends the request again, after the last record that
-    /// was read, if the connection broke.
+    /// was read, if the connection broke. Waits for a packet until `until` at most, and then reads
+    /// packets that have arrived for the patience at most.
     async fn fetch(&mut self, until: Option<Instant>) -> Result<Fetched, StoreError> {
+        // A server must not extend the call by packets without records.
+        let end = until.map(|until| until.max(Instant::now()));
+        let end = end.and_then(|end| end.checked_add(self.remote.patience));
         loop {
+            if end.is_some_and(|end| end < Instant::now()) {
+                return Ok(Fetched::Nothing);
+            }
             if !self.wait_for_retry(until).await? {
                 return Ok(Fetched::Nothing);
             }

@@ -1,7 +1,11 @@
 //! Reads the current values of the keys of a topic at a server: each key once.
 //!
-//! The server sends the value that a key has when it is sent. Invariant: a client that continues at
-//! [`Replay::position`] misses no record and sees none twice, however often the connection broke.
+//! The server sends the value that a key has when it is sent.
+//!
+//! Invariants:
+//! - A client that continues at [`Replay::position`] misses no record and sees none twice, however
+//!   often the connection broke.
+//! - A call ends within the patience after the last new key, whatever else the server sends.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::ErrorCode;
 use weir_protocol::{After, Listen, ListenQuery, Message};
-use weir_store::{Page, StoreError};
+use weir_store::{Page, StoreError, key_after};
 
 use super::link::{PendingRequest, Received, packet_of};
 use super::pause::BackOff;
@@ -29,8 +33,8 @@ pub(crate) struct Replay {
     request: Option<PendingRequest>,
     /// First offset after the replay.
     position: u64,
-    /// The last key that was returned.
-    after: Option<Box<[u8]>>,
+    /// The last key that was received.
+    last_key: Option<Box<[u8]>>,
     /// Bytes and records received since the last credit was sent.
     used: (u64, u64),
 }
@@ -51,10 +55,11 @@ impl Replay {
             topic: topic.into(),
             request: None,
             position: 0,
-            after: None,
+            last_key: None,
             used: (0, 0),
         };
-        replay.position = replay.start().await?;
+        let until = replay.until();
+        replay.position = replay.start(until).await?;
         Ok(replay)
     }
 
@@ -67,12 +72,16 @@ impl Replay {
         self.remote.until()
     }
 
-    /// Sends the request, again if necessary. Returns the offset at which new records begin.
-    async fn start(&mut self) -> Result<u64, StoreError> {
+    /// Sends the request, again if necessary, and waits until `end` for the response. The server
+    /// omits the keys that were received before, if it can. Returns the offset at which new records
+    /// begin.
+    async fn start(&mut self, end: Option<Instant>) -> Result<u64, StoreError> {
         let link = &self.remote.link;
-        let end = self.until();
         let mut backoff = BackOff::default();
         loop {
+            let can_begin = link.can_begin_at_a_key();
+            let last_key = self.last_key.as_deref().filter(|_| can_begin);
+            let from = last_key.map(key_after);
             let message = Message::Listen(Listen {
                 topic: &self.topic,
                 after: After::Latest,
@@ -83,7 +92,10 @@ impl Replay {
                 prefix: None,
                 kinds: 0,
                 reset_earliest: false,
-                query: ListenQuery::default(),
+                query: ListenQuery {
+                    from: from.as_deref(),
+                    ..ListenQuery::default()
+                },
             });
             self.used = (0, 0);
             let consistency = self.remote.options.consistency;
@@ -106,9 +118,12 @@ impl Replay {
     }
 
     /// Returns the value of the next key; `None` after the last one.
+    ///
+    /// # Errors
+    /// `Deadline` if the server sends no new key within the patience.
     pub(crate) async fn next(&mut self) -> Result<Option<Page>, StoreError> {
+        let mut until = self.until();
         loop {
-            let until = self.until();
             let tag = self.request.as_ref().map_or(0, |request| request.tag);
             let bytes = match self.remote.link.receive(tag, until).await? {
                 Received::Packet(bytes) => Bytes::from(bytes),
@@ -116,7 +131,7 @@ impl Replay {
                 Received::Lost => {
                     // Records written since the replay began are at `position` or later; the
                     // caller reads them after the replay.
-                    self.start().await?;
+                    self.start(until).await?;
                     continue;
                 }
             };
@@ -128,19 +143,25 @@ impl Replay {
                     let page = Page::read_from(&bytes.slice_ref(page), 0)?;
                     let first = page.iter().next().transpose()?;
                     let first = first.ok_or_else(unexpected)?;
-                    let is_part = first.offset.0 < self.position;
-                    let after = self.after.as_deref();
-                    if is_part && after.is_none_or(|after| after < first.key) {
-                        self.after = Some(first.key.into());
-                        return Ok(Some(page));
+                    let last_key = self.last_key.as_deref();
+                    if last_key.is_none_or(|last_key| last_key < first.key) {
+                        self.last_key = Some(first.key.into());
+                        if first.offset.0 < self.position {
+                            return Ok(Some(page));
+                        }
+                        // The key has changed since the replay began.
+                        until = self.until();
                     }
                 }
                 Message::Records { .. } | Message::End { .. } => return Ok(None),
                 Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::Draining) => {
-                    self.start().await?;
+                    self.start(until).await?;
                 }
                 Message::Refusal(refusal) => return Err(refused(&refusal)),
                 _ => {}
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Err(self.remote.link.deadline_error());
             }
         }
     }
