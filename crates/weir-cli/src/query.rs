@@ -48,9 +48,9 @@ const ITEMS: usize = 256;
 Items are the JSON values of files (FILE or --file), or the records of topics (--topic). The query
 does not convert items: results are printed byte for byte.
 
---shape sets the position of the items in a file. Without --shape:
-  files ending in .ndjson or .jsonl   one item per line
-  other files that begin with `[`     an array of items
+Files ending in .ndjson or .jsonl always have one item per line. --shape sets the position of the
+items in all other files. Without --shape:
+  files that begin with `[`           an array of items
   other files ending in .json         values, one after the other
   all other files                     one item per line
 
@@ -61,7 +61,7 @@ meta.type and meta.client_id; in --where, write meta('topic') and so on.
 Without --order-by, files are read one after the other, and records appear in the order in which the
 store applied them. With --order-by, results are sorted in memory: --offset plus --limit items, or
 all items without --limit. With --sorted, files are merged, with two pages of each file in memory.
-A file whose shape is neither lines nor array is read into memory as a whole.
+A file with the shape single or member is read into memory as a whole.
 
 A value that is not JSON stops the query, unless --on-bad-item selects another action. With -o raw,
 values are printed unchecked if the query reads none of them: no --select, no --group-by, and no

@@ -1,9 +1,9 @@
-//! Files as sources: reads one page at a time, cut after a line or an element.
+//! Files as sources: reads one page at a time, cut after a line, an element or a value.
 //!
 //! A page is identified by its first byte in the file, so that a query can be resumed.
 //!
-//! Invariant: of a file with lines or an array, at most two pages are in memory: one is being read,
-//! and one is in the engine. A file of another shape is one page.
+//! Invariant: of a file with lines, values or an array, at most two pages are in memory: one is
+//! being read, and one is in the engine. A file of another shape is one page.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ use super::cut::{self, Cutter, ValueCutter};
 use super::{Next, OnBadItem, QueryArgs, Run, query_failure};
 use crate::report::{Failure, FailureContext, io_code};
 
-/// Maximum bytes of a line, and of a file of another shape.
+/// Maximum bytes of an item of a file that is read in pages, and of a file that is one page.
 const PAGE_BYTES_MAX: usize = 1 << 30;
 /// Bytes of one read from standard input: the capacity of a pipe.
 const PIPE_BYTES: usize = 64 << 10;
