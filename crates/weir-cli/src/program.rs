@@ -129,12 +129,14 @@ Examples:
 Options of a program; for all but `state`, the value `none` restores the default:
   state=none|kv|memory   state between calls: none, a map of bytes, or the memory of the module
                          (default kv); cannot be changed later
-  fuel-max=N             maximum fuel of one call (default 2000000)
+  fuel-max=N             maximum fuel of one call (default 2000000, at most 10000000, or the
+                         program_fuel_max of a server)
   memory-bytes-max=SIZE  maximum memory that the module may declare (default 1 MiB, at most 16 MiB)
-  emits-max=N            maximum records of one write (default 1024)
-  emit-bytes-max=SIZE    maximum bytes of keys and values of these records (default 1 MiB)
-  state-entries-max=N    maximum entries of the state (default 1000000)
-  state-bytes-max=SIZE   maximum bytes of the state (default 64 MiB)
+  emits-max=N            maximum records of one write (default 1024, at most 65536)
+  emit-bytes-max=SIZE    maximum bytes of keys and values of these records (default 1 MiB, at most
+                         16 MiB)
+  state-entries-max=N    maximum entries of the state (default 1000000, at most 16000000)
+  state-bytes-max=SIZE   maximum bytes of the state (default 64 MiB, at most 256 MiB)
 The options of `weir topic create` are accepted too. `weir topic set` changes the options later.
 
 Examples:

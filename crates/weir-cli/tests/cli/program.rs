@@ -900,29 +900,59 @@ fn the_help_and_the_guide_explain_each_option_of_a_program() {
     let place = Place::new();
     let help = place.run("program deploy --help").ok().text();
     let guide = place.run("help guide programs").ok().text();
-    for (option, default) in [
-        ("state", "kv".to_owned()),
-        ("fuel-max", limits::FUEL_DEFAULT.to_string()),
-        ("memory-bytes-max", size(limits::MEMORY_BYTES_DEFAULT)),
-        ("emits-max", limits::EMITS_DEFAULT.to_string()),
-        ("emit-bytes-max", size(limits::EMIT_BYTES_DEFAULT)),
+    let plain = |number: u64| number.to_string();
+    for (option, default, max) in [
+        ("state", "kv".to_owned(), String::new()),
+        (
+            "fuel-max",
+            plain(limits::FUEL_DEFAULT),
+            plain(limits::FUEL_OPTION_MAX_DEFAULT),
+        ),
+        (
+            "memory-bytes-max",
+            size(limits::MEMORY_BYTES_DEFAULT),
+            size(limits::MEMORY_BYTES_MAX),
+        ),
+        (
+            "emits-max",
+            plain(limits::EMITS_DEFAULT),
+            plain(limits::EMITS_MAX),
+        ),
+        (
+            "emit-bytes-max",
+            size(limits::EMIT_BYTES_DEFAULT),
+            size(limits::EMIT_BYTES_MAX),
+        ),
         (
             "state-entries-max",
-            limits::STATE_ENTRIES_DEFAULT.to_string(),
+            plain(limits::STATE_ENTRIES_DEFAULT),
+            plain(limits::STATE_ENTRIES_MAX),
         ),
-        ("state-bytes-max", size(limits::STATE_BYTES_DEFAULT)),
+        (
+            "state-bytes-max",
+            size(limits::STATE_BYTES_DEFAULT),
+            size(limits::STATE_BYTES_MAX),
+        ),
     ] {
         let begin = help
             .find(&format!("  {option}="))
             .unwrap_or_else(|| panic!("{option}: {help}"));
-        let expected = format!("default {default}");
+        let expected = match max.as_str() {
+            "" => format!("default {default}"),
+            max => format!("default {default}, at most {max}"),
+        };
         let text: String = help[begin..].chars().take(170).collect();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&expected), "{option}: {help}");
         let begin = format!("| `{option}=");
         let mut rows = guide.lines().filter(|line| line.starts_with(&begin));
         let row = rows.next().unwrap_or_else(|| panic!("{option}: {guide}"));
-        let value = row.rsplit('|').nth(1).unwrap().replace([',', '`'], "");
-        assert_eq!(value.trim(), default, "{row}");
+        let row = row.replace([',', '`'], "");
+        assert_eq!(row.rsplit('|').nth(1).unwrap().trim(), default, "{row}");
+        assert!(
+            row.contains(&format!("at most {max}")) || max.is_empty(),
+            "{row}"
+        );
     }
     let help = place.run("program trace --help").ok().text();
     assert!(help.contains("[INTENTION]"), "{help}");
