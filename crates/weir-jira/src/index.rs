@@ -154,8 +154,7 @@ impl Refresh {
         let mut outbox = None;
         if record_offset(&mut self.offsets, replica, "outbox")?.is_some() || meta {
             let overlay = Arc::new(Overlay::load(replica)?);
-            changed.extend(self.overlay.issues().map(str::to_owned));
-            changed.extend(overlay.issues().map(str::to_owned));
+            changed.extend(self.overlay.changed_issues(&overlay));
             outbox = Some((Arc::clone(&overlay), offline::context(replica, 0)?));
             self.overlay = overlay;
         }

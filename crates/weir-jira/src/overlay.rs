@@ -226,9 +226,15 @@ impl Overlay {
         self.ops.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Ids and temporary keys of the issues with operations.
-    pub fn issues(&self) -> impl Iterator<Item = &str> {
-        self.ops.keys().map(String::as_str)
+    /// Ids and temporary keys of the issues that can differ between this overlay and `newer`.
+    pub(crate) fn changed_issues(&self, newer: &Self) -> BTreeSet<String> {
+        let common_is_equal = self.me == newer.me
+            && self.projects == newer.projects
+            && self.replicated == newer.replicated
+            && self.statuses == newer.statuses;
+        let all = self.ops.keys().chain(newer.ops.keys());
+        let changed = all.filter(|id| !common_is_equal || self.of_issue(id) != newer.of_issue(id));
+        changed.cloned().collect()
     }
 
     /// Number of operations of an issue that were not executed at the site yet.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_jira::client::Client;
 use weir_jira::index::Index;
-use weir_jira::outbox::Outbox;
+use weir_jira::outbox::{Choice, Outbox};
 use weir_jira::pull::{PullOptions, pull};
 use weir_jira::push::{PushOptions, push};
 use weir_jira::replica::Location;
@@ -47,6 +47,24 @@ fn a_change_is_in_the_index_after_a_failed_refresh() {
     index.refresh(&world.replica).unwrap();
     let row = index.row("AA-1").unwrap();
     assert_eq!((row.summary.as_str(), row.pending), ("Mine", 1));
+}
+
+/// A change in the outbox updates its own issue in the index, and no other issue with operations.
+#[test]
+fn an_operation_updates_only_its_issue_in_the_index() {
+    let world = World::new(small());
+    world.pull();
+    let mut index = Index::load(&world.replica).unwrap();
+    let outbox = world.outbox();
+    for key in ["AA-1", "AA-2", "AA-3"] {
+        outbox.label(key, &["mine".to_owned()], &[]).unwrap();
+        assert_eq!(index.refresh(&world.replica).unwrap(), 1, "{key}");
+    }
+    outbox.resolve("2", Choice::Drop, None, None).unwrap();
+    assert_eq!(index.refresh(&world.replica).unwrap(), 1);
+    let labelled = index.select("labels = mine", world.now(), 10).unwrap();
+    assert_eq!(labelled.len(), 2);
+    assert_eq!(index.row("AA-2").unwrap().pending, 0);
 }
 
 #[test]
