@@ -144,7 +144,7 @@ next search for deletions removes them from the replica."
 (cl-defstruct (weir-jira--site (:copier nil))
   "A site whose replica is open, or is being opened."
   name handle waiting pull started stored push-wanted pulled-before read-only last-pull
-  last-attempt failure)
+  last-attempt failure expiry-checked)
 
 (defvar weir-jira--sites nil "Sites that are open.")
 (defvar weir-jira--timer nil "The timer of pulls.")
@@ -191,7 +191,8 @@ next search for deletions removes them from the replica."
         (message "Jira: %s" (weir--error-text value)))
     (setf (weir-jira--site-handle site) value
           (weir-jira--site-pulled-before site) (weir-jira--about site :pulled)
-          (weir-jira--site-read-only site) (weir-jira--about site :store-read-only))
+          (weir-jira--site-read-only site) (weir-jira--about site :store-read-only)
+          (weir-jira--site-expiry-checked site) nil)
     (weir-jira--start-timer)
     (weir-jira--warn-of-expiry site)
     (let ((waiting (nreverse (weir-jira--site-waiting site))))
@@ -223,12 +224,15 @@ A buffer without a site has the default one."
   (plist-get (weir--jira-about (weir-jira--site-handle site)) property))
 
 (defun weir-jira--warn-of-expiry (site)
-  "Warn the user if the token of SITE expires within 14 days."
-  (when-let ((days (weir-jira--about site :expires-in)))
-    (message (if (< days 0)
-                 "Jira: the token of %s has expired; use `M-x weir-jira-setup'"
-               "Jira: the token of %s expires in %d days")
-             (weir-jira--site-name site) days)))
+  "Warn the user once a day if the token of SITE expires within 14 days."
+  (let ((today (format-time-string "%F")))
+    (unless (equal (weir-jira--site-expiry-checked site) today)
+      (setf (weir-jira--site-expiry-checked site) today)
+      (when-let ((days (weir-jira--about site :expires-in)))
+        (message (if (< days 0)
+                     "Jira: the token of %s has expired; use `M-x weir-jira-setup'"
+                   "Jira: the token of %s expires in %d days")
+                 (weir-jira--site-name site) days)))))
 
 (defun weir-jira--close (site &optional function)
   "Close the replica of SITE, then call FUNCTION.  SITE can be opened again."
@@ -475,9 +479,11 @@ read-only."
           (run-with-timer weir-jira-sync-interval weir-jira-sync-interval #'weir-jira--tick))))
 
 (defun weir-jira--tick ()
-  "Pull from each site whose next pull is due."
+  "Pull from each site whose next pull is due, and check when its token expires."
   (let ((idle (current-idle-time)))
     (dolist (site weir-jira--sites)
+      (when (weir-jira--site-handle site)
+        (weir-jira--warn-of-expiry site))
       (let ((last (weir-jira--site-last-attempt site)))
         (unless (or (weir-jira--site-pull site)
                     (null (weir-jira--site-handle site))

@@ -1059,6 +1059,25 @@ Check that the rows are those of a list that is filled anew."
               (should (string-match-p (cdr case) warned))
             (should-not warned)))))))
 
+(ert-deftest weir-jira-tests-an-emacs-that-runs-for-weeks-warns-of-an-expiring-token ()
+  (let ((expires (format-time-string "%F" (time-add nil (* 10 86400)) t)))
+    (weir-jira-tests-with url '("--issues" "3")
+      (weir-jira-setup url "" nil expires)
+      (let ((site (weir-jira-tests-until-pulled))
+            (count 0))
+        (cl-letf (((symbol-function 'weir-jira--send-and-pull) #'ignore)
+                  ((symbol-function 'message)
+                   (lambda (format &rest _)
+                     (when (and format (string-match-p "expires" format))
+                       (setq count (1+ count))))))
+          (weir-jira--tick)
+          (should (= count 0))
+          ;; The last check was on another day.
+          (setf (weir-jira--site-expiry-checked site) "2020-01-01")
+          (weir-jira--tick)
+          (weir-jira--tick)
+          (should (= count 1)))))))
+
 (defmacro weir-jira-tests-with-token (url authinfo &rest body)
   "Bind URL to a site that needs a token around BODY, AUTHINFO to an empty file.
 The account is me@example.com, the token s3cret-of-the-test."
