@@ -15,6 +15,9 @@ use crate::report::{Failure, note};
 use crate::serve;
 use crate::serve::node::{self, Ports};
 
+/// The highest number of a node: other nodes get higher numbers.
+const NODE_MAX: u64 = 1 << 63;
+
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The store keeps its data. Its id becomes the id of the cluster. In an empty directory, a store is created.
@@ -39,7 +42,7 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "HOST:PORT")]
     http: Option<String>,
     /// Number of the node [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NODE_MAX))]
     node: Option<u64>,
     /// Accept a store with the members of another cluster; only if all its voters are lost forever
     #[arg(long)]

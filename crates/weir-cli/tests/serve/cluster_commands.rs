@@ -292,6 +292,12 @@ fn cluster_init_prints_the_command_that_serves_and_warns_of_ports_that_clients_c
     let line = format!("cluster init --at local --peer {peer}");
     let (code, _, printed) = run(place.path(), &line);
     assert_eq!((code, printed.contains("warning")), (0, false), "{printed}");
+    // Number 0 means any number when a node joins, and after the highest number no node could join.
+    for number in ["0", "9223372036854775809"] {
+        let line = format!("cluster init --at number --peer {peer} --node {number}");
+        fails(place.path(), &line, &["--node"]);
+        assert!(!place.path().join("number").exists());
+    }
 }
 
 #[test]
