@@ -37,10 +37,11 @@ pub(crate) fn write() -> anyhow::Result<()> {
             println!("wrote {name}");
         }
     }
-    let page = figures::generate()?;
-    if tree::text(figures::PAGE)? != page {
-        std::fs::write(tree::root().join(figures::PAGE), page)?;
-        println!("wrote {}", figures::PAGE);
+    for (name, text) in figures::generate()? {
+        if tree::text(&name)? != text {
+            std::fs::write(tree::root().join(&name), text)?;
+            println!("wrote {name}");
+        }
     }
     Ok(())
 }
@@ -55,11 +56,12 @@ pub(crate) fn compare() -> anyhow::Result<()> {
             error_table::PATH
         );
     }
-    ensure!(
-        tree::text(figures::PAGE)? == figures::generate()?,
-        "the figures of {} are not those of the records in lab/record; run `cargo xtask gen`",
-        figures::PAGE
-    );
+    for (name, text) in figures::generate()? {
+        ensure!(
+            tree::text(&name)? == text,
+            "the figures of {name} are not those of the records in lab/record; run `cargo xtask gen`"
+        );
+    }
     println!(
         "{} errors, {} files up to date",
         entries.len(),

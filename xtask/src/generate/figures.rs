@@ -1,6 +1,7 @@
-//! Generates the table of figures in the README from the records of the lab.
+//! Generates the tables of figures in pages from the records of the lab.
 //!
-//! `lab/figures.md` is the template of the table. It has references in braces:
+//! `lab/figures.md` is the template. It has a section with a table for each page. The heading of a
+//! section is the path of the page. Tables have references in braces:
 //! - `{EXPERIMENT: COMPARED | WORKLOAD}` is a claim of the record: median and 95 % interval.
 //! - `{EXPERIMENT: CONTENDER@WORKLOAD:METRIC}` is a claim or, if there is none, the median of a row.
 //! - `{record EXPERIMENT}` is the command and a link to the report.
@@ -15,31 +16,45 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The template of the table.
+/// The template of the tables.
 const TEMPLATE: &str = "lab/figures.md";
-/// The page that contains the table.
-pub(super) const PAGE: &str = "README.md";
-/// The lines around the table in the page.
+/// The lines around the table in a page.
 const MARKS: (&str, &str) = ("<!-- figures: begin -->\n", "<!-- figures: end -->\n");
 
-/// Generates the page with the current table.
-pub(super) fn generate() -> anyhow::Result<String> {
-    let page = tree::text(PAGE)?;
-    let (head, rest) = page
+/// Generates the pages: the path of each, and its text with the current table.
+pub(super) fn generate() -> anyhow::Result<Vec<(String, String)>> {
+    let template = tree::text(TEMPLATE)?;
+    let sections = template.split("\n## ").skip(1);
+    let pages = sections.map(|section| {
+        let (page, table) = page_and_table(section)?;
+        let text = with_table(page, table).with_context(|| page.to_owned())?;
+        Ok((page.to_owned(), text))
+    });
+    pages.collect()
+}
+
+/// The path of a page and the template of its table, in a section of the template.
+fn page_and_table(section: &str) -> anyhow::Result<(&str, &str)> {
+    let (page, rest) = section.split_once('\n').context("a heading without text")?;
+    let missing = || format!("{TEMPLATE}: {page} has no table");
+    let start = rest.find('|').with_context(missing)?;
+    Ok((page, &rest[start..]))
+}
+
+/// The text of the page with its current table.
+fn with_table(page: &str, template: &str) -> anyhow::Result<String> {
+    let text = tree::text(page)?;
+    let (head, rest) = text
         .split_once(MARKS.0)
-        .context("the README has no place for figures")?;
+        .context("the page has no place for figures")?;
     let (_, tail) = rest
         .split_once(MARKS.1)
-        .context("the README has no end of figures")?;
-    let mut records = Records::default();
-    let template = tree::text(TEMPLATE)?;
-    let start = template
-        .find("\n|")
-        .context("lab/figures.md has no table")?
-        + 1;
-    let table = fill_template(&template[start..], &mut |reference| {
-        records.figure(reference)
-    })?;
+        .context("the page has no end of figures")?;
+    let mut records = Records {
+        up: "../".repeat(page.matches('/').count()),
+        read: BTreeMap::new(),
+    };
+    let table = fill_template(template, &mut |reference| records.figure(reference))?;
     let machines = records.machines()?;
     Ok(format!(
         "{head}{}\n{table}\n{machines}\n\n{}{tail}",
@@ -66,9 +81,12 @@ fn fill_template(
     Ok(text)
 }
 
-/// The newest record of each referenced experiment.
-#[derive(Default)]
-struct Records(BTreeMap<String, Record>);
+/// The newest record of each experiment that a page references.
+struct Records {
+    /// The path of the root, relative to the page: empty, or dots that end in a slash.
+    up: String,
+    read: BTreeMap<String, Record>,
+}
 
 /// One record.
 struct Record {
@@ -80,10 +98,10 @@ struct Record {
 impl Records {
     fn figure(&mut self, reference: &str) -> anyhow::Result<String> {
         if let Some(experiment) = reference.strip_prefix("record ") {
-            let record = self.record(experiment)?;
+            let folder = self.record(experiment)?.folder.clone();
             return Ok(format!(
-                "[`make lab LAB={experiment}`]({}/report.md)",
-                record.folder
+                "[`make lab LAB={experiment}`]({}{folder}/report.md)",
+                self.up
             ));
         }
         let (experiment, asked) = reference
@@ -93,7 +111,7 @@ impl Records {
     }
 
     fn record(&mut self, experiment: &str) -> anyhow::Result<&Record> {
-        if !self.0.contains_key(experiment) {
+        if !self.read.contains_key(experiment) {
             let path = newest(tree::files()?, experiment)
                 .with_context(|| format!("no record of {experiment}"))?;
             let summary: Value = serde_json::from_str(&tree::text(&path)?)
@@ -103,10 +121,10 @@ impl Records {
                 "{path} is of a quick run"
             );
             let folder = path.trim_end_matches("/summary.json").to_owned();
-            self.0
+            self.read
                 .insert(experiment.to_owned(), Record { folder, summary });
         }
-        self.0
+        self.read
             .get(experiment)
             .context("a record that was just read")
     }
@@ -114,7 +132,7 @@ impl Records {
     /// A sentence with the machines and dates of the records.
     fn machines(&self) -> anyhow::Result<String> {
         let mut dates: BTreeMap<(String, String), u64> = BTreeMap::new();
-        for record in self.0.values() {
+        for record in self.read.values() {
             let mut parts = record.folder.split('/').skip(2);
             let (Some(machine), Some(date)) = (parts.next(), parts.next()) else {
                 bail!("{} is not a folder of a record", record.folder);
@@ -134,8 +152,9 @@ impl Records {
         Ok(format!(
             "Medians over interleaved blocks with 95 % intervals: {}. A figure without\nan interval \
              is the median of a row. `cargo xtask gen` generates this table from the records in\n\
-             [lab/record](lab/record).",
-            origins.join("; ")
+             [lab/record]({}lab/record).",
+            origins.join("; "),
+            self.up
         ))
     }
 }
@@ -240,7 +259,7 @@ fn short(value: f64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{figure, fill_template, newest};
+    use super::{figure, fill_template, newest, page_and_table};
     use serde_json::json;
 
     #[test]
@@ -279,6 +298,17 @@ mod tests {
         let found = newest(files.map(path), "x");
         assert_eq!(found, Some(path("a-2cpu/2026-11-27/x")));
         assert_eq!(newest(files.map(path), "z"), None);
+    }
+
+    #[test]
+    fn a_section_has_a_page_and_a_table() {
+        let section = "crates/a/README.md\n\n| a |\n|---|\n| {e: x} |\n";
+        let table = "| a |\n|---|\n| {e: x} |\n";
+        assert_eq!(
+            page_and_table(section).unwrap(),
+            ("crates/a/README.md", table)
+        );
+        assert!(page_and_table("README.md\n\nno table\n").is_err());
     }
 
     #[test]
