@@ -30,7 +30,7 @@ const (
 )
 
 // errNoCgo is the error of every call.
-var errNoCgo = failure(ErrUnsupported, "this program was built without cgo (CGO_ENABLED=1 and a C compiler bring it), and package weir calls a C library")
+var errNoCgo = failure(ErrUnsupported, "package weir calls a C library, but this program was built without cgo: set CGO_ENABLED=1 and install a C compiler")
 
 func nativeHandlesOpen() uint64 { return 0 }
 

@@ -13,11 +13,12 @@ const IDLE_BYTES_MAX: usize = 64 << 10;
 
 /// Collects the bytes of a circuit and returns one packet after the other.
 ///
-/// It stores the incomplete packet, the bytes fed after it, and at most as many bytes of packets
-/// that were already returned. The limits bound the size of a packet, and are checked at the byte
-/// that announces a size. After an error, the reader stores nothing; between two packets, it keeps
-/// at most 64 KiB of memory. It works with any I/O, blocking or not: feed the bytes that were read,
-/// take packets until there is none, and read again.
+/// It stores the incomplete packet and the bytes fed after it. The next [`feed`](Self::feed) removes
+/// the bytes of returned packets, unless it would have to move more bytes than it removes. The
+/// limits bound the size of a packet, and are checked at the byte that announces a size. After an
+/// error, the reader stores nothing; between two packets, it keeps at most 64 KiB of memory. It
+/// works with any I/O, blocking or not: feed the bytes that were read, call
+/// [`next_packet`](Self::next_packet) until it returns `None`, and read again.
 ///
 /// ```
 /// use weir_psyc::PacketReader;

@@ -68,9 +68,9 @@ const FIELDS: &[Field] = &[
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A pull without changes sends one request and writes nothing. Once a day, a pull also runs a census: it
-compares the keys of all issues, to find deleted and missed issues. Once a week, that pull also reads
-100 issues, or 1 % of all issues if that is more, at most 1,000, again. If a pull is interrupted, the
-issues that it stored remain, and the next pull resumes there.
+compares the keys of all issues, to find deleted and missed issues. Once a week, the census also
+reads a sample of the issues again: 1 % of them, but at least 100 and at most 1,000. If a pull is
+interrupted, the issues that it stored remain, and the next pull resumes there.
 
 Examples:
   weir jira pull

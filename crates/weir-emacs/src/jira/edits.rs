@@ -184,11 +184,19 @@ pub(super) fn conflict(replica: &Replica, op: &str, field: &str) -> Result<Value
     Ok(serde_json::to_value(texts).unwrap_or_default())
 }
 
-/// The candidates for completion: `fields`, `transitions`, `people`, `phrases` of an issue; `types`
-/// of a project; `filters`, the favourites of the account. For `required`, the required fields of a
-/// new issue, `key` is PROJECT and type. For `screen`, the fields of a transition, `key` is issue
-/// and status. For `worklog`, `key` is issue and id. A line break separates the two parts of such a
-/// key. For `texts`, the values that can be corrected, `key` is the number of an operation.
+/// Candidates for completion. `what` selects them, and determines the meaning of `key`. A line break
+/// separates two parts of a key.
+///
+/// | `what` | candidates | `key` |
+/// |---|---|---|
+/// | `fields`, `transitions` | editable fields, possible transitions | issue |
+/// | `people`, `phrases` | people, phrases of links | not used |
+/// | `types` | types of issues | project |
+/// | `filters` | favourite filters of the account | not used |
+/// | `required` | required fields of a new issue | project, type |
+/// | `screen` | fields of a transition | issue, status |
+/// | `worklog` | duration, start and text of a worklog | issue, id |
+/// | `texts` | values that can be corrected | number of an operation |
 pub(super) fn completions(replica: &Replica, what: &str, key: &str) -> Result<Value, Failure> {
     let outbox = Outbox::new(replica, now_ms());
     let value = match what {

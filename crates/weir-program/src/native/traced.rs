@@ -1,5 +1,5 @@
-//! The functions of `weir1` for a host with a tracer. They do the same as the plain functions and
-//! record each call.
+//! The functions of `weir1` for a host with a tracer. Each executes the plain
+//! function, and records the call.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ pub(super) fn link(
         let parameters = std::iter::repeat_n(ValType::I32, count);
         let kind = FuncType::new(linker.engine(), parameters, result);
         let (tracer, lines) = (Arc::clone(tracer), Arc::clone(lines));
-        linker.func_new(abi::MODULE, name, kind, move |guest, given, results| {
+        linker.func_new(abi::MODULE, name, kind, move |guest, values, results| {
             let mut args: Arguments = [0; ARGUMENTS_MAX];
-            for (to, from) in args.iter_mut().zip(given) {
+            for (to, from) in args.iter_mut().zip(values) {
                 *to = from.i32().unwrap_or(0);
             }
             let result = host(guest, (&tracer, &lines), (name, returns), &args)?;
@@ -103,29 +103,29 @@ fn host(
 #[allow(clippy::many_single_char_names, reason = "arguments by their place")]
 fn call(
     name: &str,
-    m: &mut [u8],
-    (d, p): (&mut CallContext, &mut FuelBudget),
+    memory: &mut [u8],
+    (context, fuel): (&mut CallContext, &mut FuelBudget),
     lines: &Lines,
     args: &Arguments,
 ) -> Result<HostCallResult, Stop> {
     let [a, b, c, e, f] = *args;
     match name {
-        "input_info" => abi::input_info(m, d, p, a),
-        "input_read" => abi::input_read(m, d, p, (a, b, c, e)),
-        "emit_put" => abi::emit_put(m, d, p, (a, b, c, e)),
-        "emit_delete" => abi::emit_delete(m, d, p, (a, b)),
-        "emit_input" => abi::emit_input(d, p),
-        "emit_value" => abi::emit_value(m, d, p, (a, b, c, e)),
-        "reject_text" => abi::reject_text(m, d, p, (a, b)),
-        "state_get" => abi::state_get(m, d, p, (a, b, c, e, f)),
-        "state_put" => abi::state_put(m, d, p, (a, b, c, e)),
-        "state_delete" => abi::state_delete(m, d, p, (a, b)),
-        "state_next" => abi::state_next(m, d, p, (a, b, c, e)),
-        "key_get" => abi::key_get(m, d, p, (a, b, c, e, f)),
-        "key_offset" => abi::key_offset(m, d, p, (a, b)),
-        "hash" => abi::hash(m, p, (a, b, c, e)),
-        "json_find" => abi::json_find(m, d, p, (a, b, c, e, f)),
-        "log" => abi::log(m, d, p, lines, (a, b, c)),
+        "input_info" => abi::input_info(memory, context, fuel, a),
+        "input_read" => abi::input_read(memory, context, fuel, (a, b, c, e)),
+        "emit_put" => abi::emit_put(memory, context, fuel, (a, b, c, e)),
+        "emit_delete" => abi::emit_delete(memory, context, fuel, (a, b)),
+        "emit_input" => abi::emit_input(context, fuel),
+        "emit_value" => abi::emit_value(memory, context, fuel, (a, b, c, e)),
+        "reject_text" => abi::reject_text(memory, context, fuel, (a, b)),
+        "state_get" => abi::state_get(memory, context, fuel, (a, b, c, e, f)),
+        "state_put" => abi::state_put(memory, context, fuel, (a, b, c, e)),
+        "state_delete" => abi::state_delete(memory, context, fuel, (a, b)),
+        "state_next" => abi::state_next(memory, context, fuel, (a, b, c, e)),
+        "key_get" => abi::key_get(memory, context, fuel, (a, b, c, e, f)),
+        "key_offset" => abi::key_offset(memory, context, fuel, (a, b)),
+        "hash" => abi::hash(memory, fuel, (a, b, c, e)),
+        "json_find" => abi::json_find(memory, context, fuel, (a, b, c, e, f)),
+        "log" => abi::log(memory, context, fuel, lines, (a, b, c)),
         _ => Err(Stop::Trap(weir_core::TrapKind::Other)),
     }
 }
