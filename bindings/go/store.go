@@ -92,7 +92,7 @@ func BuildInfo() string { return nativeBuildInfo() }
 
 // OpenHandles returns the number of stores, queries, pages and other objects of the
 // library that this process has not released. For tests: the collector releases
-// dropped objects. One list for lent pages is never released.
+// dropped objects. The number includes a list of lent pages, which is never released.
 func OpenHandles() uint64 { return nativeHandlesOpen() }
 
 // Open opens the store in a directory, or creates one. The caller must close it.

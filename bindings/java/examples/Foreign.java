@@ -73,7 +73,7 @@ final class Foreign {
         return HttpRequest.newBuilder(URI.create(url + path));
     }
 
-    /** The partitions that can be read, which a second query finds. */
+    /** Returns the partitions that can be read. A second query finds them in the answer of the server. */
     private List<Range> ranges() throws IOException, InterruptedException {
         byte[] answer = client.send(request("/pkranges").build(), HttpResponse.BodyHandlers.ofByteArray()).body();
         List<Range> found = new ArrayList<>();

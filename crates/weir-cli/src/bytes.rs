@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 pub(crate) use weir_server::base64::decode as from_base64;
 
-/// Maximum bytes of one byte of a text in JSON: those of `\u0000`.
+/// Maximum number of bytes that JSON needs for one byte of a text: that of `\u0000`.
 pub(crate) const ESCAPED_BYTES_MAX: usize = 6;
 
 /// Standard base64 with padding.

@@ -16,7 +16,7 @@ use super::world::{Issue, OtherState, World};
 use crate::error::{JiraError, Result};
 use crate::replica::{Change, Replica};
 
-/// The place of a site name in the names of the topics; no site has this name.
+/// Replaces the name of a site in the names of the topics. No site has this name.
 const NAME: &str = "_simulator";
 /// Topic of the issues.
 const ISSUES: &str = "issues";

@@ -154,8 +154,8 @@ impl Parser {
             self.state = State::End;
             return Ok(None);
         }
-        // No line has only one byte, so the byte before the last one was already the error: the
-        // line feed of an unsized value, or the line feed after an announced length of 1.
+        // A line has at least two bytes. The byte before left only one, so it is the error: the line
+        // feed of an unsized value, or the line feed after an announced length of 1.
         if self.sized && self.left == 1 && self.mode == Mode::Full {
             return Ok(Some(self.fail_after(ErrorCode::Length)));
         }

@@ -82,7 +82,7 @@ struct Waiting {
     keep_alive: bool,
 }
 
-/// Whether a request may start before the waiting requests finish without a change of any result.
+/// Returns whether a request may start before the waiting requests finish: only if no result changes.
 /// Writes keep their order in the store, and reads change nothing, but a read must see earlier
 /// writes.
 fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {

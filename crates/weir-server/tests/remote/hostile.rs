@@ -132,7 +132,7 @@ fn a_list_that_repeats_its_items_is_refused() {
     const GROUP: &[u8] = b"g 1 5 5 5 0 0 0 - 0 0 0 30000 0 100 - - -";
     let requests = AtomicU32::new(0);
     let remote = connect(move |message| {
-        // A client that accepts the list gets it.
+        // Repeats the list, but not without end, so that a client that accepts it returns.
         let more = requests.fetch_add(1, Ordering::Relaxed) < 100;
         let response = match message {
             Message::Topics { .. } => Message::TopicsResponse { more, lines: TOPIC },
