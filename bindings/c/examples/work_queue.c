@@ -10,7 +10,7 @@
 
 #include <weir.h>
 
-enum { SHARED = 3, JOBS = 5, CLAIM_MAX = 2, LEASE_MS = 30000, WAIT_MS = 200, ATTEMPTS = 2 };
+enum { JOBS = 5, CLAIM_MAX = 2, LEASE_MS = 30000, WAIT_MS = 200, ATTEMPTS = 2 };
 
 static weir_slice text(const char *from)
 {
@@ -62,8 +62,8 @@ static int32_t do_job(weir_group *group, const weir_record *record, const weir_i
 /* Claims and does jobs until none arrives within WAIT_MS. */
 static int work(weir *store, weir_error *error)
 {
-    weir_group_options options = {.struct_size = sizeof options, .mode = SHARED, .lease_ms = LEASE_MS,
-                                  .attempts_max = ATTEMPTS, .dead_letters = text("failed")};
+    weir_group_options options = {.struct_size = sizeof options, .mode = WEIR_GROUP_MODE_SHARED,
+                                  .lease_ms = LEASE_MS, .attempts_max = ATTEMPTS, .dead_letters = text("failed")};
     weir_group *group;
     weir_page *page;
     int32_t kind;

@@ -547,7 +547,9 @@ static int32_t open_group(runner *self, char *rest)
     char *name = word(&rest);
     weir_slice topic = slice(word(&rest)), group_name = slice(word(&rest));
     const char *mode = word(&rest);
-    options.mode = mode[0] == 'e' ? 1 : mode[0] == 'k' ? 2 : 3;
+    options.mode = mode[0] == 'e'   ? WEIR_GROUP_MODE_EXCLUSIVE
+                   : mode[0] == 'k' ? WEIR_GROUP_MODE_KEYED
+                                    : WEIR_GROUP_MODE_SHARED;
     options.member = slice(word(&rest));
     while (*rest) {
         char *option = word(&rest), *value = strchr(option, '=');
@@ -709,7 +711,7 @@ static int32_t run_on_object(runner *self, const char *verb, char *rest, text *o
 
 static int32_t open_store(runner *self)
 {
-    weir_open_options options = {.struct_size = sizeof options, .durability = 4};
+    weir_open_options options = {.struct_size = sizeof options, .durability = WEIR_DURABILITY_MEMORY};
     weir *store;
     int32_t result = self->address ? weir_connect(slice(self->address), NULL, &store, NULL)
                                    : weir_open(slice(self->directory), &options, &store, NULL);

@@ -84,7 +84,7 @@ static int32_t query_from(weir *store, uint32_t from, size_t size)
 static void options_of_reads(const char *directory)
 {
     weir *store;
-    weir_open_options memory = {.struct_size = sizeof memory, .durability = 4};
+    weir_open_options memory = {.struct_size = sizeof memory, .durability = WEIR_DURABILITY_MEMORY};
     CHECK(weir_open(slice(directory), &memory, &store, NULL) == WEIR_OK);
     CHECK(weir_topic_ensure(store, slice("t"), NULL, NULL, NULL) == WEIR_OK);
     consistencies(store);

@@ -228,7 +228,7 @@ void weir_page_release(weir_page *page);
 
 typedef struct weir_open_options {
     uint32_t struct_size;
-    uint32_t durability;         /* 1 group, 2 each, 3 interval, 4 memory; 0: 1 */
+    uint32_t durability;         /* WEIR_DURABILITY_...; 0: WEIR_DURABILITY_GROUP */
     uint64_t interval_ms;        /* of `interval`, at least 1 */
     uint32_t flags;              /* WEIR_OPEN_... */
     uint32_t reserved;
@@ -242,6 +242,13 @@ typedef struct weir_open_options {
 enum {
     WEIR_OPEN_EXISTING = 1,  /* do not create a store: fail if the directory has none */
     WEIR_OPEN_OR_CONNECT = 2 /* if a server has the store open, connect to its socket */
+};
+/* When a write is acknowledged. */
+enum {
+    WEIR_DURABILITY_GROUP = 1,    /* after a sync that all waiting writes share */
+    WEIR_DURABILITY_EACH = 2,     /* after a sync of this call alone */
+    WEIR_DURABILITY_INTERVAL = 3, /* before the sync, which follows within `interval_ms` */
+    WEIR_DURABILITY_MEMORY = 4    /* before the sync, which follows when the store is closed */
 };
 
 typedef struct weir_connect_options {
@@ -262,12 +269,14 @@ enum {
 
 typedef struct weir_info {
     uint32_t struct_size;
-    uint32_t place;       /* 1: open in this process; 2: at a server */
-    uint32_t durability;  /* as in weir_open_options */
+    uint32_t place;       /* WEIR_PLACE_... */
+    uint32_t durability;  /* WEIR_DURABILITY_... */
     uint32_t reserved;
     uint64_t interval_ms; /* of `interval` */
     uint8_t store_id[16];
 } weir_info;
+
+enum { WEIR_PLACE_PROCESS = 1, WEIR_PLACE_SERVER = 2 }; /* where the store is open */
 
 /* `options` may be NULL in every call except weir_group_open: the defaults. `out` must not be NULL. */
 
@@ -345,8 +354,8 @@ typedef struct weir_step {
 typedef struct weir_topic_options {
     uint32_t struct_size;
     uint32_t set;        /* WEIR_TOPIC_...: which of the numbers below are set */
-    uint32_t compaction; /* 0 off, 1 latest */
-    uint32_t state;      /* of a program: 1 none, 2 keys and values, 3 its memory; 0: 2 */
+    uint32_t compaction; /* WEIR_COMPACTION_... */
+    uint32_t state;      /* of a program: WEIR_STATE_...; 0: WEIR_STATE_KV */
     uint64_t tombstone_ttl_ms;
     uint64_t compaction_lag_ms;
     uint64_t key_bytes_max;
@@ -364,6 +373,13 @@ typedef struct weir_topic_options {
     const weir_slice *hold_for_groups; /* names of groups */
     size_t hold_for_groups_count;
 } weir_topic_options;
+
+enum { WEIR_COMPACTION_OFF = 0, WEIR_COMPACTION_LATEST = 1 };
+enum {
+    WEIR_STATE_NONE = 1,
+    WEIR_STATE_KV = 2,    /* a map of keys and values */
+    WEIR_STATE_MEMORY = 3 /* the memory of the module */
+};
 
 enum {
     WEIR_TOPIC_TOMBSTONE_TTL_MS = 1,
@@ -549,7 +565,7 @@ void weir_reader_free(weir_reader *reader);
 
 typedef struct weir_group_options {
     uint32_t struct_size;
-    uint32_t mode;           /* 1 exclusive, 2 keyed, 3 shared */
+    uint32_t mode;           /* WEIR_GROUP_MODE_... */
     uint32_t flags;          /* WEIR_GROUP_EXISTING: do not create the group; WEIR_E_GROUP_UNKNOWN */
     uint32_t from;           /* WEIR_FROM_...: the position at which a new group starts */
     weir_slice member;       /* name of the member, 1 to 64 bytes; empty: from process id and time */
@@ -577,6 +593,11 @@ typedef struct weir_group_info {
 } weir_group_info;
 
 enum { WEIR_GROUP_EXISTING = 1 };
+enum {
+    WEIR_GROUP_MODE_EXCLUSIVE = 1, /* one member at a time gets the records, in order */
+    WEIR_GROUP_MODE_KEYED = 2,     /* one member at a time gets the records of a key, in order */
+    WEIR_GROUP_MODE_SHARED = 3     /* each record is delivered to one member */
+};
 
 /* A claimed record. Its weir_record has both numbers. */
 typedef struct weir_claim {
@@ -643,9 +664,9 @@ typedef struct weir_query_options {
     const weir_param *params;
     size_t param_count;
     weir_slice token;     /* to resume an earlier run; empty: from the beginning */
-    uint32_t mode;        /* 1 sequential, 2 arrival, 3 round robin, 4 merge, 5 sort; 0: derived from `order` */
+    uint32_t mode;        /* WEIR_MODE_...; 0: derived from `order` */
     uint32_t level;       /* WEIR_LEVEL_... */
-    uint32_t on_bad_item; /* 0 error, 1 skip, 2 undefined */
+    uint32_t on_bad_item; /* WEIR_BAD_ITEM_... */
     uint32_t pages_ahead; /* with WEIR_QUERY_PAGES_AHEAD; default 1 */
     uint64_t buffer_bytes_max;
     uint64_t sort_bytes_max; /* of a sort: bytes of its pages and of what it stores for each item */
@@ -667,6 +688,14 @@ enum {
     WEIR_QUERY_DROP_MISSING = 32, /* skip items without an order key */
     WEIR_QUERY_PAGES_AHEAD = 64   /* pages_ahead is set; 0 is a value */
 };
+enum {
+    WEIR_MODE_SEQUENTIAL = 1,
+    WEIR_MODE_ARRIVAL = 2,
+    WEIR_MODE_ROUND_ROBIN = 3,
+    WEIR_MODE_MERGE = 4,
+    WEIR_MODE_SORT = 5
+};
+enum { WEIR_BAD_ITEM_ERROR = 0, WEIR_BAD_ITEM_SKIP = 1, WEIR_BAD_ITEM_UNDEFINED = 2 };
 enum { WEIR_LEVEL_DEFAULT = 0, WEIR_LEVEL_NONE = 1, WEIR_LEVEL_STRUCTURAL = 2, WEIR_LEVEL_STRICT = 3 };
 
 typedef struct weir_source_options {
@@ -705,18 +734,22 @@ enum {
 
 typedef struct weir_topics_options {
     uint32_t struct_size;
-    uint32_t view;            /* 0: all records; 1: the latest record of each key */
+    uint32_t view;            /* WEIR_VIEW_... */
     const weir_slice *topics; /* names of topics, or patterns: `a.*` one more part, `a.**` one or more */
     size_t topic_count;
     uint32_t end;             /* WEIR_END_... */
     uint32_t kinds;           /* bits 1 << WEIR_RECORD_...: which records are items; 0: PUT */
     uint64_t as_of;           /* of WEIR_END_AS_OF: an intention */
     uint32_t flags;           /* WEIR_TOPICS_... */
-    uint32_t from;            /* WEIR_FROM_...: the first record of each topic; WEIR_FROM_START with view 1 */
+    uint32_t from;            /* WEIR_FROM_...: first record of each topic; START with WEIR_VIEW_LATEST */
     uint64_t patience_ms;     /* longest wait for records that exist; 0: 30,000 */
     uint64_t value;           /* as `value` of weir_read_options */
 } weir_topics_options;
 
+enum {
+    WEIR_VIEW_LOG = 0,   /* all records */
+    WEIR_VIEW_LATEST = 1 /* the latest record of each key */
+};
 enum {
     WEIR_END_NOW = 0,   /* at the newest intention when the query is opened: one cut over all topics */
     WEIR_END_AS_OF = 1,
