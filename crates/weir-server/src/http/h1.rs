@@ -82,9 +82,9 @@ struct Waiting {
     keep_alive: bool,
 }
 
-/// Returns whether a request may start before the waiting requests finish: only if no result changes.
-/// Writes keep their order in the store, and reads change nothing, but a read must see earlier
-/// writes.
+/// Returns whether a request may start before the waiting requests finish: only if no result
+/// changes. Writes keep their order in the store, and reads change nothing, but a read must see
+/// earlier writes.
 fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
     waiting.iter().all(|one| match one.started {
         Started::Commit(_) => writes,
