@@ -47,7 +47,7 @@ pub(crate) enum Detail {
     /// The expected input.
     Expected(&'static str),
     /// A name or a value of the caller.
-    Given(&'static str, Box<str>),
+    Value(&'static str, Box<str>),
     /// Names of sources.
     Names(Vec<Box<str>>),
     /// A limit was exceeded.
@@ -121,7 +121,7 @@ impl QueryError {
     }
 
     pub(crate) fn with_value(mut self, what: &'static str, value: &str) -> Self {
-        self.detail = Detail::Given(what, value.into());
+        self.detail = Detail::Value(what, value.into());
         self
     }
 
@@ -196,7 +196,7 @@ impl QueryError {
             Detail::None => sentence.to_owned(),
             Detail::Text(what) => format!("{sentence}: {what}"),
             Detail::Expected(what) => format!("{sentence}: expected {what}"),
-            Detail::Given(what, value) => format!("{sentence}: {what} `{value}`"),
+            Detail::Value(what, value) => format!("{sentence}: {what} `{value}`"),
             Detail::Names(names) => {
                 let shown = names.iter().take(NAMES_SHOWN_MAX);
                 let shown: Vec<&str> = shown.map(|name| &**name).collect();

@@ -32,8 +32,8 @@ pub(crate) type RefusedProposal = Box<(Option<usize>, Problem)>;
 
 impl Edge {
     /// Checks that the caller may propose these intentions. A right that was checked long ago may
-    /// have been revoked while the body arrived. One of administration is not checked again, so that
-    /// the audit has one record of the request.
+    /// have been revoked while the body arrived, so it is checked again. A right of administration
+    /// is not, so that the audit has one record of the request.
     pub(crate) fn allow(
         &self,
         call: &Call,
