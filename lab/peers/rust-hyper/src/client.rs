@@ -281,9 +281,9 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut buffer = [0; 4096];
-            let begun = std::time::Instant::now();
             for number in 0..20 {
                 assert!(stream.read(&mut buffer).unwrap() > 0);
+                let begun = std::time::Instant::now();
                 while number == 0 && begun.elapsed() < stall {
                     std::thread::yield_now();
                 }
