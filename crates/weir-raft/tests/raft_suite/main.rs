@@ -13,3 +13,18 @@ mod divergence;
 mod processes;
 mod storage;
 mod unauthenticated;
+
+/// docs/decisions/0066: an exact version, without a command line parser.
+#[test]
+fn the_version_and_features_of_openraft_match_the_decision() {
+    let manifest = include_str!("../../Cargo.toml");
+    let mut lines = manifest.lines();
+    let line = lines.find(|line| line.starts_with("openraft = ")).unwrap();
+    for part in [
+        "version = \"=0.10.0-alpha.37\"",
+        "default-features = false",
+        "features = [\"tokio-rt\", \"type-alias\"]",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+}
