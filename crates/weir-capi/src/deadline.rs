@@ -135,8 +135,8 @@ impl WaitContext {
         self.run_until_ended(call, |_| Fail::of(ErrorCode::Indeterminate))
     }
 
-    /// Runs `call`. If the wait ended early, returns the error of `ended`, whose argument is whether
-    /// the wait was cancelled.
+    /// Runs `call`. If the wait ended early, returns `Closed` if the store was closed, else the error
+    /// of `ended`, whose argument is whether the wait was cancelled.
     fn run_until_ended<T>(
         &self,
         call: impl FnOnce() -> Result<T, Fail>,
