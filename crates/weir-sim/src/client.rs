@@ -13,6 +13,7 @@ use crate::invariants::acknowledged::Acknowledged;
 use crate::invariants::claims::Claims;
 use crate::invariants::delivered::Delivered;
 use crate::invariants::linear::{self, ReadKind};
+use crate::invariants::rejected::Rejected;
 use crate::random::Random;
 use crate::report::{Planted, Violation};
 
@@ -28,6 +29,7 @@ pub(crate) struct OracleState {
     pub(crate) acknowledged: Acknowledged,
     pub(crate) claims: Claims,
     pub(crate) delivered: Delivered,
+    pub(crate) rejected: Rejected,
     /// The newest offset that a write or a linear read has returned.
     newest: u64,
     /// Linear reads that were started, and those that were answered.
@@ -122,7 +124,10 @@ impl Client {
                 Ok(())
             }
             // The topic does not exist yet: this nonce is used up without a record.
-            (_, Some(ErrorCode::NoTopic)) => Ok(()),
+            (_, Some(ErrorCode::NoTopic)) => {
+                self.oracle.lock().rejected.add(&key);
+                Ok(())
+            }
             (effect, reason) => Err(Violation::new(
                 "a write is valid",
                 format!("client {} nonce {nonce}: {effect:?} {reason:?}", self.id),

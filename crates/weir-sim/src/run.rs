@@ -298,6 +298,7 @@ pub(crate) async fn check_agreement(
                 oracle.lock().acknowledged.check(running.id, &records)?;
                 oracle.lock().claims.check(running)?;
                 oracle.lock().delivered.check(running.id, &records)?;
+                oracle.lock().rejected.check(running.id, &records)?;
             }
             return Ok(());
         }

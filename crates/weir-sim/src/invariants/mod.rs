@@ -10,6 +10,7 @@ pub(crate) mod leader;
 pub(crate) mod linear;
 pub(crate) mod members;
 pub(crate) mod order;
+pub(crate) mod rejected;
 pub(crate) mod state;
 pub(crate) mod term;
 
