@@ -11,7 +11,8 @@ type QueryOptions struct {
 	Order string
 	// Select is a path, or a list of aggregates separated by commas ("count",
 	// "sum(PATH)", "min", "max", "avg"), each optionally with "as NAME". Empty: the
-	// item.
+	// item. With several paths, a result is the item, without items that have no value
+	// at any of them; [Page.Values] returns the values.
 	Select string
 	// Group is up to eight paths, separated by commas, each optionally with
 	// "as NAME".

@@ -517,7 +517,8 @@ export interface QueryOptions {
   order?: string
   /**
    * A path, or aggregates separated by commas (`count`, `sum(PATH)`, `min`, `max`, `avg`), each optionally with
-   * `as NAME`. Default: the item.
+   * `as NAME`. Default: the item. With several paths, a result is the item, without items that have no value at any
+   * of them; `Page.values` returns the values.
    */
   select?: string
   /** Up to eight paths, separated by commas, each optionally with `as NAME`. */

@@ -41,7 +41,11 @@ public final class QueryOptions {
         return this;
     }
 
-    /** A path, or aggregates separated by commas ({@code count}, {@code sum(PATH)}, {@code min}, {@code max}, {@code avg}), each optionally with {@code as NAME}. */
+    /**
+     * A path, or aggregates separated by commas ({@code count}, {@code sum(PATH)}, {@code min}, {@code max},
+     * {@code avg}), each optionally with {@code as NAME}. With several paths, a result is the item, without items
+     * that have no value at any of them; {@link Page#values} returns the values.
+     */
     public QueryOptions select(String select) {
         this.select = select;
         return this;
