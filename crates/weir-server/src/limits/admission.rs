@@ -4,11 +4,15 @@
 //! thread. So this module counts the bytes of proposals without a verdict. HTTP refuses a request
 //! that would exceed the limit; the native port stops reading. The limit is below that of the
 //! queue, so `propose` never blocks.
+//!
+//! A write of the native port that does not fit takes priority after some attempts ([`NextWrite`]).
+//! Otherwise, smaller writes could use all released bytes for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_store::Proposal;
 
@@ -31,6 +35,8 @@ pub(crate) struct Admission {
     limits: MemoryLimits,
     bytes: Arc<AtomicUsize>,
     costly: Arc<AtomicUsize>,
+    priority: Arc<Priority>,
+    costly_priority: Arc<Priority>,
     costly_claims: Arc<AtomicUsize>,
     /// Unfinished packets and bodies, of all connections of all ports together.
     pub(crate) bodies: MemoryBudget,
@@ -64,6 +70,70 @@ pub(crate) struct Budget {
 pub(crate) struct Permit {
     counter: Arc<AtomicUsize>,
     amount: usize,
+    /// The priority of the write, if it has waited for it.
+    _priority: Option<PriorityGuard>,
+}
+
+/// A write with priority. Its bytes are counted before it is admitted, so that other writes do
+/// not use bytes that are released meanwhile.
+#[derive(Debug)]
+pub(crate) struct NextWrite {
+    permit: Permit,
+    max: usize,
+}
+
+impl NextWrite {
+    /// Admits the write if it fits. A write above the limit is admitted when no other is in
+    /// progress.
+    pub(crate) fn admit(self) -> Result<Permit, Self> {
+        let counted = self.permit.counter.load(Ordering::Acquire);
+        if counted <= self.max.max(self.permit.amount) {
+            Ok(self.permit)
+        } else {
+            Err(self)
+        }
+    }
+}
+
+/// The right of one waiting write to be admitted next.
+#[derive(Debug, Default)]
+struct Priority(Mutex<PriorityTimes>);
+
+#[derive(Debug, Default)]
+struct PriorityTimes {
+    /// When a write took priority; `None`: no write has it.
+    since: Option<Instant>,
+    /// When the next write may take it.
+    next: Option<Instant>,
+}
+
+impl PriorityTimes {
+    /// Takes priority; `false`: another write has it, or had it a short time ago.
+    fn begin(&mut self, now: Instant) -> bool {
+        let is_free = self.since.is_none() && self.next.is_none_or(|next| next <= now);
+        if is_free {
+            self.since = Some(now);
+        }
+        is_free
+    }
+
+    /// Ends the priority. The next write can take it after a pause of equal length, so that writes
+    /// without it are admitted for half of the time.
+    fn end(&mut self, now: Instant) {
+        if let Some(since) = self.since.take() {
+            self.next = now.checked_add(now.saturating_duration_since(since));
+        }
+    }
+}
+
+/// The priority of one write, which lasts until its verdict.
+#[derive(Debug)]
+struct PriorityGuard(Arc<Priority>);
+
+impl Drop for PriorityGuard {
+    fn drop(&mut self) {
+        self.0.0.lock().end(Instant::now());
+    }
 }
 
 impl Admission {
@@ -72,6 +142,8 @@ impl Admission {
             limits,
             bytes: Arc::default(),
             costly: Arc::default(),
+            priority: Arc::default(),
+            costly_priority: Arc::default(),
             costly_claims: Arc::default(),
             bodies: MemoryBudget::new(limits.bodies, limits.small),
             answers: MemoryBudget::new(limits.answers, limits.small),
@@ -97,6 +169,26 @@ impl Admission {
         admit(&self.costly, bytes, self.limits.costly)
     }
 
+    /// Takes the priority of a lane for a write that was refused several times. `None`: another write
+    /// has it, or had it a short time ago.
+    pub(crate) fn take_priority(&self, bytes: usize, is_costly: bool) -> Option<NextWrite> {
+        let (counter, priority, max) = if is_costly {
+            (&self.costly, &self.costly_priority, self.limits.costly)
+        } else {
+            (&self.bytes, &self.priority, self.limits.writes)
+        };
+        if !priority.0.lock().begin(Instant::now()) {
+            return None;
+        }
+        counter.fetch_add(bytes, Ordering::AcqRel);
+        let permit = Permit {
+            counter: Arc::clone(counter),
+            amount: bytes,
+            _priority: Some(PriorityGuard(Arc::clone(priority))),
+        };
+        Some(NextWrite { permit, max })
+    }
+
     /// Admits a claim that would wait for costly calls.
     pub(crate) fn admit_costly_claim(&self) -> Option<Permit> {
         admit(&self.costly_claims, 1, COSTLY_CLAIMS_MAX)
@@ -117,6 +209,7 @@ impl Admission {
         Permit {
             counter: Arc::clone(count),
             amount: permit.amount,
+            _priority: None,
         }
     }
 
@@ -200,6 +293,7 @@ fn admit(count: &Arc<AtomicUsize>, bytes: usize, max: usize) -> Option<Permit> {
     try_add(count, bytes, max).then(|| Permit {
         counter: Arc::clone(count),
         amount: bytes,
+        _priority: None,
     })
 }
 
@@ -211,9 +305,11 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use weir_store::Proposal;
 
-    use super::{Admission, COMPILES_MAX};
+    use super::{Admission, COMPILES_MAX, PriorityTimes};
 
     #[test]
     fn costly_writes_use_a_separate_limit() {
@@ -260,5 +356,41 @@ mod tests {
         let alone = admission.admit(writes_max + 1);
         assert!(alone.is_some(), "an oversized write is admitted alone");
         assert!(admission.admit(1).is_none());
+    }
+
+    #[test]
+    fn a_write_that_has_waited_is_admitted_before_smaller_ones() {
+        let admission = Admission::default();
+        let writes_max = admission.limits.writes;
+        let small = admission.admit(1);
+        assert!(admission.admit(writes_max + 1).is_none());
+        let next = admission.take_priority(writes_max + 1, false);
+        assert!(admission.admit(1).is_none(), "the released bytes are kept");
+        assert!(admission.take_priority(1, false).is_none());
+        let Some(next) = next.and_then(|next| next.admit().err()) else {
+            panic!("it is admitted beside a smaller one");
+        };
+        drop(small);
+        let large = next.admit();
+        assert!(large.is_ok(), "an oversized write is admitted alone");
+        assert!(
+            admission.take_priority(1, false).is_none(),
+            "it has priority"
+        );
+        drop(large);
+        assert_eq!(admission.bytes(), 0);
+        assert!(admission.admit(1).is_some());
+    }
+
+    #[test]
+    fn writes_have_priority_for_at_most_half_of_the_time() {
+        let start = Instant::now();
+        let seconds = |n| start + Duration::from_secs(n);
+        let mut times = PriorityTimes::default();
+        assert!(times.begin(start));
+        assert!(!times.begin(seconds(4)));
+        times.end(seconds(5));
+        assert!(!times.begin(seconds(9)));
+        assert!(times.begin(seconds(10)));
     }
 }

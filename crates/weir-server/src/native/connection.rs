@@ -23,6 +23,7 @@ use super::refuse::{self, Refused};
 use super::{Port, reached};
 use crate::cluster::Member;
 use crate::connections::Slot;
+use crate::limits::admission::NextWrite;
 use crate::phase::Phase;
 use crate::security::Principal;
 use crate::sessions::SessionGuard;
@@ -99,6 +100,10 @@ pub(super) struct Connection<S> {
     polls: u32,
     /// The write at the front waits for costly calls.
     pub(super) waits_for_costly: bool,
+    /// How often the write at the front was not admitted.
+    pub(super) write_attempts: u32,
+    /// The write at the front, while it has priority over other writes.
+    pub(super) next_write: Option<NextWrite>,
     started: Instant,
     last_received: Instant,
     pinged: bool,
@@ -185,6 +190,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             memory_deadline: None,
             polls: 0,
             waits_for_costly: false,
+            write_attempts: 0,
+            next_write: None,
             started: now,
             last_received: now,
             pinged: false,
@@ -269,6 +276,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.blocked = false;
         self.waited = false;
         self.unconfirmed = None;
+        if !self.may_process() {
+            // Other writes must not wait for this client.
+            self.next_write = None;
+        }
         for _ in 0..TURN_PACKETS {
             if !self.may_process() || !self.next_packet().await {
                 break;
@@ -857,6 +868,8 @@ mod tests {
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use weir_core::intention::IntentionLimits;
+    use weir_core::{BatchBuilder, Intention, Operation};
     use weir_protocol::{Encoder, Message, Packet};
 
     use super::poll_pause;
@@ -913,6 +926,45 @@ mod tests {
                 assert!(received.contains("_failure_busy"), "{received}");
             }
             assert_eq!(bodies.used(), 0);
+        });
+    }
+
+    #[test]
+    fn smaller_writes_do_not_overtake_a_write_over_the_limit_forever() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = ServerConfig {
+            memory_max: Some(Size(32 << 20)),
+            bodies_budget: Some(Size(16 << 20)),
+            ..ServerConfig::default()
+        };
+        let port = late::port(folder.path(), config);
+        let value = vec![0; 900 << 10];
+        let (key, value) = (&b"k"[..], &value[..]);
+        let put = Intention::new("t", Operation::Put { key, value });
+        let (mut builder, count) = (BatchBuilder::default(), 6);
+        for _ in 0..count {
+            builder.push(&put, &IntentionLimits::default()).unwrap();
+        }
+        let items = builder.items();
+        let mut packet = Vec::new();
+        let write = Message::Write { count, items };
+        Encoder::default().encode(&Packet::new(write), &mut packet);
+        late::run(async {
+            let admission = &port.shared.admission;
+            assert!(packet.len() > admission.limits().writes);
+            let mut smaller = admission.admit(1);
+            let mut client = client(&port, &packet).await;
+            // There is always a smaller write in progress.
+            while let Some(next) = admission.admit(1) {
+                smaller = Some(next);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            drop(smaller);
+            let mut received = Vec::new();
+            while !String::from_utf8_lossy(&received).contains(" VALID ") {
+                assert!(client.read_buf(&mut received).await.unwrap() > 0);
+            }
+            assert_eq!(admission.bytes(), 0);
         });
     }
 

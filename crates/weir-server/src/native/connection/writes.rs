@@ -20,6 +20,8 @@ use crate::queued_write::QueuedWrite;
 use crate::security::Principal;
 use crate::shared::Shared;
 
+/// Attempts to admit a write before it takes priority over later writes. They take some 60 ms.
+const PRIORITY_ATTEMPTS: u32 = 6;
 /// Maximum number of programs in one write. Each one is compiled, and stays in memory until the
 /// write is applied.
 const PROGRAMS_MAX: usize = 64;
@@ -173,13 +175,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reserves queue capacity for a write of this size. This runs before the write is decoded or
     /// charged, because a write without capacity is retried many times.
-    fn reserve(&self, size: usize) -> Option<Permit> {
+    fn reserve(&mut self, size: usize) -> Option<Permit> {
         let admission = &self.port.shared.admission;
-        if self.waits_for_costly {
-            admission.admit_costly(size)
-        } else {
-            admission.admit(size)
+        let is_costly = self.waits_for_costly;
+        let permit = match self.next_write.take() {
+            Some(next) => match next.admit() {
+                Ok(permit) => Some(permit),
+                Err(next) => {
+                    self.next_write = Some(next);
+                    return None;
+                }
+            },
+            None if is_costly => admission.admit_costly(size),
+            None => admission.admit(size),
+        };
+        if permit.is_some() {
+            self.write_attempts = 0;
+            return permit;
         }
+        self.write_attempts = self.write_attempts.saturating_add(1);
+        if self.write_attempts >= PRIORITY_ATTEMPTS {
+            self.next_write = admission.take_priority(size, is_costly);
+        }
+        None
     }
 
     /// Exchanges the permit for one in the lane of the write, once its intentions are decoded.
