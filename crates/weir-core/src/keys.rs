@@ -123,10 +123,11 @@ impl KeyIndex {
         assert!(offset.0 != 0, "offsets start at 1");
         let half = half(self.seed, key);
         if let Some(number) = self.table.find(half, |n| self.has_key(n, key)) {
-            if let Some(slot) = self.slots.get_mut(number as usize) {
-                self.live += usize::from(slot.offset == 0);
-                slot.offset = offset.0;
-            }
+            let Some(slot) = self.slots.get_mut(number as usize) else {
+                unreachable!("the table has only numbers of slots")
+            };
+            self.live += usize::from(slot.offset == 0);
+            slot.offset = offset.0;
             return;
         }
         let number = count(self.slots.len());

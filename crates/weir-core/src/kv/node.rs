@@ -229,7 +229,7 @@ fn join(children: &mut Vec<Child>, at: usize) {
     let (bound, right) = children.remove(left + 1);
     let right = Arc::try_unwrap(right).unwrap_or_else(|shared| (*shared).clone());
     let Some((_, left)) = children.get_mut(left) else {
-        return;
+        unreachable!("only the right neighbour was removed")
     };
     let left = Arc::make_mut(left);
     match (&mut left.body, right.body) {

@@ -662,7 +662,7 @@ impl Group {
 
     fn lease(&mut self, offset: u64, claim: u64, until_ms: u64) {
         let Some(entry) = self.entries.get_mut(&offset) else {
-            return;
+            unreachable!("a claimed record has an entry")
         };
         entry.attempts = entry.attempts.saturating_add(1);
         self.redeliveries += u64::from(entry.attempts > 1);
@@ -672,7 +672,7 @@ impl Group {
     /// Changes the state of an entry, and updates the data derived from it.
     fn set_state(&mut self, offset: u64, state: EntryState) {
         let Some(entry) = self.entries.get_mut(&offset) else {
-            return;
+            unreachable!("only the state of an entry changes")
         };
         let before = std::mem::replace(&mut entry.state, state);
         self.due.remove(&(before.due_ms(), offset));

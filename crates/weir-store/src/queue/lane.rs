@@ -200,7 +200,7 @@ impl<T> Lane<T> {
     /// now.
     fn make_ready(&mut self, number: u64) {
         let Some(entry) = self.entries.get_mut(&number) else {
-            return;
+            unreachable!("a call that becomes ready is in the lane")
         };
         let start = *entry.start.get_or_insert_with(|| {
             let finish = self.finish.entry(entry.flow.clone()).or_default();
