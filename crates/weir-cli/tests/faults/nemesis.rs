@@ -122,8 +122,8 @@ fn fill(nodes: &Nodes, id: u64) -> bool {
     is_full()
 }
 
-/// Injects a fault, and ends it. Returns whether it took effect: a disk may not have become full, and
-/// transfers may have failed.
+/// Injects a fault, and ends it. Returns whether it took effect: a disk may not have become full,
+/// and transfers may have failed.
 #[allow(clippy::too_many_lines, reason = "one arm for each fault")]
 pub(crate) fn inject(nodes: &mut Nodes, fault: Fault, random: &mut Random) -> bool {
     let mut has_effect = true;

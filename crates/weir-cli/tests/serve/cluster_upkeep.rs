@@ -431,8 +431,8 @@ fn a_lost_majority_is_rebuilt_from_the_log_of_the_remaining_node() {
     topic.put("k", "new").unwrap().ensure_valid().unwrap();
 }
 
-/// The consensus of a node ends when the node finds that its directory is an older copy. The process
-/// must then end, so that a service manager and an operator notice it.
+/// The consensus of a node ends when the node finds that its directory is an older copy. The
+/// process must then end, so that a service manager and an operator notice it.
 #[test]
 fn a_process_whose_consensus_has_ended_exits_with_the_reason() {
     let place = tempfile::tempdir().unwrap();
