@@ -316,11 +316,17 @@ impl<'a> Outbox<'a> {
             .map(|text| comment_body(text, &Value::Null))
             .transpose()?;
         let from = target.issue["fields"]["status"].clone();
-        let op = self.queue(&target, &Action::Transition { to, from, fields })?;
-        if let Some(body) = body {
-            self.queue_after(&target, &Action::CommentAdd { body }, Some(op.number))?;
-        }
-        Ok(op)
+        let transition = Action::Transition { to, from, fields };
+        let Some(body) = body else {
+            return self.queue(&target, &transition);
+        };
+        let (id, key) = (&target.id, &target.key);
+        self.append(|number| {
+            let action = Action::CommentAdd { body: body.clone() };
+            let mut comment = self.new_op(number + 1, id, key, action);
+            comment.after = Some(number);
+            vec![self.new_op(number, id, key, transition.clone()), comment]
+        })
     }
 
     /// Values of fields of a new issue or a transition; lists are complete.
@@ -611,7 +617,7 @@ impl<'a> Outbox<'a> {
         if !types.is_empty() {
             check_required(&known, &fields)?;
         }
-        self.queue_create(&key, fields)
+        self.queue_create(&key, &fields, None)
     }
 
     /// Creates a copy of an issue with the given values changed, and links the two.
@@ -630,24 +636,10 @@ impl<'a> Outbox<'a> {
         fields.insert("summary".to_owned(), summary.into());
         fields.extend(self.plain_fields(&known, assignments, original)?);
         let project = original["project"]["key"].as_str().unwrap_or_default();
-        let op = self.queue_create(project, fields)?;
         let types = meta::link_types(self.replica)?;
-        if types.iter().any(|kind| kind["name"] == "Cloners") {
-            let action = Action::Link {
-                name: "Cloners".to_owned(),
-                inward: op.issue.clone(),
-                outward: target.id,
-                remove: false,
-            };
-            let clone = Target {
-                id: op.issue.clone(),
-                key: op.key.clone(),
-                issue: Value::Null,
-                unread: true,
-            };
-            self.queue(&clone, &action)?;
-        }
-        Ok(op)
+        let is_linked = types.iter().any(|kind| kind["name"] == "Cloners");
+        let cloned = is_linked.then_some(target.id.as_str());
+        self.queue_create(project, &fields, cloned)
     }
 
     /// Deletes an issue at the site. It conflicts with a change of the issue after the version in the
@@ -698,68 +690,48 @@ impl<'a> Outbox<'a> {
         Ok((id.clone(), key_of(value)))
     }
 
-    fn queue_create(&self, project: &str, fields: Map<String, Value>) -> Result<Op> {
-        let project = project.to_owned();
-        let action = Action::Create { project, fields };
-        for _ in 0..RACES_MAX {
-            let (number, counter) = self.next_number()?;
-            let Action::Create { project, .. } = &action else {
-                unreachable!("created above")
-            };
+    /// Queues the creation of an issue, and its link to the issue `cloned`, if any.
+    fn queue_create(
+        &self,
+        project: &str,
+        fields: &Map<String, Value>,
+        cloned: Option<&str>,
+    ) -> Result<Op> {
+        self.append(|number| {
             let key = format!("{project}+{number}");
-            if let Some(op) = self.append(number, counter, &key, &key, &action, None)? {
-                return Ok(op);
-            }
-        }
-        Err(JiraError::Busy)
+            let create = Action::Create {
+                project: project.to_owned(),
+                fields: fields.clone(),
+            };
+            let link = cloned.map(|cloned| Action::Link {
+                name: "Cloners".to_owned(),
+                inward: key.clone(),
+                outward: cloned.to_owned(),
+                remove: false,
+            });
+            let actions = std::iter::once(create).chain(link);
+            let numbered = (number..).zip(actions);
+            let ops = numbered.map(|(number, action)| self.new_op(number, &key, &key, action));
+            ops.collect()
+        })
     }
 
+    /// Queues an operation, or merges it into a queued one.
     fn queue(&self, target: &Target, action: &Action) -> Result<Op> {
-        self.queue_after(target, action, None)
-    }
-
-    /// Queues an operation that waits for the one with the number `after`.
-    fn queue_after(&self, target: &Target, action: &Action, after: Option<u64>) -> Result<Op> {
-        let (id, key) = (&target.id, &target.key);
         for _ in 0..RACES_MAX {
             if let Some(merged) = self.merged(&target.id, action)? {
                 return Ok(merged);
             }
-            let (number, counter) = self.next_number()?;
-            if let Some(op) = self.append(number, counter, id, key, action, after)? {
+            let new = |number| vec![self.new_op(number, &target.id, &target.key, action.clone())];
+            if let Some(op) = self.try_append(new)? {
                 return Ok(op);
             }
         }
         Err(JiraError::Busy)
     }
 
-    fn next_number(&self) -> Result<(u64, Change)> {
-        self.check_writable()?;
-        let stored = self.replica.get(TOPIC, COUNTER)?;
-        let last: u64 = match &stored {
-            Some(stored) => serde_json::from_slice(&stored.bytes)?,
-            None => 0,
-        };
-        let number = last + 1;
-        let counter = Change {
-            key: COUNTER.to_owned(),
-            value: Some(serde_json::to_vec(&number)?),
-            found: stored.map(|stored| stored.offset),
-        };
-        Ok((number, counter))
-    }
-
-    /// Writes an operation; `None` if another process has used its number.
-    fn append(
-        &self,
-        number: u64,
-        counter: Change,
-        issue: &str,
-        key: &str,
-        action: &Action,
-        after: Option<u64>,
-    ) -> Result<Option<Op>> {
-        let op = Op {
+    fn new_op(&self, number: u64, issue: &str, key: &str, action: Action) -> Op {
+        Op {
             number,
             id: Uuid::now_v7().to_string(),
             issue: issue.to_owned(),
@@ -770,19 +742,50 @@ impl<'a> Outbox<'a> {
             sent_ms: None,
             not_before_ms: 0,
             paused_ms: 0,
-            after,
+            after: None,
             problem: None,
             conflicts: Vec::new(),
             created: None,
-            action: action.clone(),
+            action,
+        }
+    }
+
+    /// Appends operations, and returns the first. `new` returns the operations for the number of the
+    /// first one; the others have the numbers after it.
+    fn append(&self, new: impl Fn(u64) -> Vec<Op>) -> Result<Op> {
+        for _ in 0..RACES_MAX {
+            if let Some(op) = self.try_append(&new)? {
+                return Ok(op);
+            }
+        }
+        Err(JiraError::Busy)
+    }
+
+    /// As [`append`](Self::append), once. Returns `None` if another process has used a number.
+    fn try_append(&self, new: impl Fn(u64) -> Vec<Op>) -> Result<Option<Op>> {
+        self.check_writable()?;
+        let stored = self.replica.get(TOPIC, COUNTER)?;
+        let last: u64 = match &stored {
+            Some(stored) => serde_json::from_slice(&stored.bytes)?,
+            None => 0,
         };
-        let change = Change {
-            key: Op::record_key(number),
-            value: Some(serde_json::to_vec(&op)?),
-            found: None,
-        };
-        let written = self.replica.apply(TOPIC, &[counter, change])?;
-        Ok(written.then_some(op))
+        let ops = new(last + 1);
+        let counter = ops.last().map(|op| op.number);
+        let mut changes = vec![Change {
+            key: COUNTER.to_owned(),
+            value: Some(serde_json::to_vec(&counter)?),
+            found: stored.map(|stored| stored.offset),
+        }];
+        for op in &ops {
+            changes.push(Change {
+                key: Op::record_key(op.number),
+                value: Some(serde_json::to_vec(op)?),
+                found: None,
+            });
+        }
+        // All operations are in one transaction, unless they are larger than one can be.
+        let written = self.replica.apply(TOPIC, &changes)?;
+        Ok(ops.into_iter().next().filter(|_| written))
     }
 
     /// Merges an edit into the last operation of the issue, if that operation is an unsent edit or

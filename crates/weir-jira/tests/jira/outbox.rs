@@ -26,6 +26,32 @@ fn requests(world: &World) -> usize {
     log.as_array().unwrap().len()
 }
 
+/// A move and its comment, or a copy and its link, are queued in one transaction: if it fails,
+/// nothing is queued.
+#[test]
+fn operations_that_belong_together_are_one_transaction() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.watch("AA-1", true).unwrap();
+    let topic = world.replica.topic("outbox").unwrap();
+    let last = || topic.info().unwrap().last.0;
+    let before = last();
+    outbox.watch("AA-2", true).unwrap();
+    let records = last() - before;
+    outbox
+        .transition("AA-1", "Done", &[], Some("because"))
+        .unwrap();
+    // One record more than for a single operation.
+    assert_eq!(last(), before + 2 * records + 1);
+    outbox.clone_issue("AA-2", &[]).unwrap();
+    assert_eq!(last(), before + 3 * records + 2);
+    let ops = outbox.ops().unwrap();
+    let kinds: Vec<_> = ops.iter().map(|op| op.action.name()).collect();
+    assert_eq!(kinds[2..], ["transition", "comment_add", "create", "link"]);
+    assert_eq!(ops[3].after, Some(ops[2].number));
+    assert_eq!(ops[5].issue, ops[4].key);
+}
+
 #[test]
 fn an_edit_is_seen_at_once_and_sends_nothing() {
     let world = pulled();
