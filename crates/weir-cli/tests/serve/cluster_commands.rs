@@ -316,7 +316,11 @@ fn a_join_with_the_client_address_of_another_member_is_refused() {
     let expected = format!("node 1 has the client address http://{http}");
     fails(place, &line, &[&expected, "`--http HOST:PORT`"]);
     // The directory of a node joins no other cluster: after two inits there are two clusters.
-    let ports = format!("--http off --native {} --peer {}", free_address(), free_address());
+    let ports = format!(
+        "--http off --native {} --peer {}",
+        free_address(),
+        free_address()
+    );
     succeeds(place, &format!("cluster init --at second {ports}"));
     let line = format!("cluster join {first} --at second {ports}");
     fails(place, &line, &["is already a node of a cluster"]);
