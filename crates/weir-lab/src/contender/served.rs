@@ -28,7 +28,7 @@ use super::program::{arguments, create, module};
 use super::store::keys::status_in;
 use super::store::{DISTINCT, Load, failed, remove, scratch};
 use super::wire::part;
-use super::{Contender, ContenderError, parameter};
+use super::{Contender, ContenderError, optional, parameter};
 use crate::child::{beside, guarded, spawn_on};
 use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
@@ -37,11 +37,11 @@ use crate::protocol::{Answer, Fields, Timed};
 const CALL_MESSAGES_MAX: usize = 1_000;
 
 /// Puts of `producers` clients over the native port into one server, or into a cluster of `nodes`
-/// servers, at the durability `level` (a name of `weir serve`), with `batch` messages in a call. All
-/// calls are sent before the first answer is awaited; with `wait = "each"`, each is answered before
-/// the next is sent. With `program`, the topic has that reference program. Reports `server_us` (CPU
-/// of all servers, microseconds a message), `busiest_us` (CPU of the server that uses most) and
-/// `idle` (idle share of all CPUs).
+/// servers, of which `down` do not run, at the durability `level` (a name of `weir serve`), with
+/// `batch` messages in a call. All calls are sent before the first answer is awaited; with
+/// `wait = "each"`, each is answered before the next is sent. With `program`, the topic has that
+/// reference program. Reports `server_us` (CPU of all servers, microseconds a message), `busiest_us`
+/// (CPU of the server that uses most) and `idle` (idle share of all CPUs).
 #[derive(Debug, Default)]
 pub struct Served {
     inputs: BTreeMap<usize, Input>,
@@ -100,6 +100,7 @@ impl Server {
         fields: &Fields,
         input: usize,
     ) -> Result<Server, ContenderError> {
+        let down = nodes_down(fields, nodes)?;
         let dir = scratch(fields, "served", input)?;
         let mut server = Server {
             nodes: Vec::new(),
@@ -116,7 +117,7 @@ impl Server {
             server.url = server.nodes.iter().map(|node| node.url.clone()).collect();
         } else {
             server.url = prepare_cluster(&server.dir, level, nodes)?;
-            for number in 1..=nodes {
+            for number in 1..=nodes - down {
                 let place = server.dir.join(format!("node-{number}"));
                 let file = server.dir.join(format!("node-{number}.toml"));
                 let (place, file) = (place.display().to_string(), file.display().to_string());
@@ -309,6 +310,17 @@ fn prepare_cluster(dir: &Path, level: &str, nodes: u16) -> Result<String, Conten
     send(&process, Signal::TERM)?;
     process.wait().map_err(failed)?;
     url.ok_or_else(|| failed("the cluster did not start"))
+}
+
+/// The number of nodes of a cluster that are never started, which must leave a majority.
+fn nodes_down(fields: &Fields, nodes: u16) -> Result<u16, ContenderError> {
+    let Some(down) = optional::<u16>(fields, "down")? else {
+        return Ok(0);
+    };
+    if down > (nodes - 1) / 2 {
+        return Err(ContenderError::Parameter("down"));
+    }
+    Ok(down)
 }
 
 /// The lowest CPU that this process is not pinned to; `None` if it may run on all.
@@ -567,5 +579,23 @@ impl Contender for Served {
             }
         }
         Ok(sum)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_of_the_nodes_runs() {
+        let down = |down: &str, nodes| {
+            let fields = Fields::from([("down".to_owned(), down.to_owned())]);
+            nodes_down(&fields, nodes).ok()
+        };
+        assert_eq!(nodes_down(&Fields::new(), 3).unwrap(), 0);
+        let found = [("1", 3), ("2", 3), ("2", 5), ("3", 5), ("1", 1), ("x", 3)];
+        let found = found.map(|(count, nodes)| down(count, nodes));
+        assert_eq!(found, [Some(1), None, Some(2), None, None, None]);
     }
 }
