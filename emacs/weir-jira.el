@@ -572,10 +572,14 @@ pull followed a push, which can have changed the outbox."
     (setf (weir-jira--site-failure site) nil
           (weir-jira--site-last-pull site) (float-time))
     (let ((changed (plist-get value :changed))
-          (gone (plist-get value :gone)))
+          (gone (plist-get value :gone))
+          (repaired (plist-get value :repaired)))
       (weir-jira--log site (format "pulled: %S" value))
       (when (or verbose (> (+ changed gone) 0))
-        (message "Jira: %d issues changed, %d gone" changed gone))
+        (message "Jira: %d issues changed, %d gone%s" changed gone
+                 (if (> repaired 0)
+                     (format "; the site had left out %d of them before" repaired)
+                   "")))
       (when (or pushed (> (+ changed gone) 0))
         (weir-jira--refresh site)))))
   (weir-jira--update-headers site)

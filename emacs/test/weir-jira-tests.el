@@ -1183,6 +1183,20 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
       (should (equal (nreverse proposed) (list url "me@example.com" nil "AA BB" nil))))
     (should-not (weir-jira--site-failure (weir-jira-tests-until-pulled)))))
 
+(ert-deftest weir-jira-tests-a-repair-by-the-census-is-reported ()
+  (weir-jira-tests-with url '("--issues" "10")
+    (let ((site (weir-jira-tests-pulled url)))
+      (weir-jira-tests-post url "/_sim/edit" '((issue . "AA-2") (fields . ((summary . "Left out")))))
+      ;; The next two queries for changes leave the issue out; then the census
+      ;; compares all issues.
+      (weir-jira-tests-post url "/_sim/faults"
+                            '((match . ((method . "POST") (path . "/rest/api/3/search/jql")
+                                        (count . 2)))
+                              (fault . ((name . "missing")))))
+      (should-not (weir-jira-tests-sync site))
+      (weir-jira-tests-output (lambda () (weir-jira--pull site t nil))
+                              "1 issues changed, 0 gone; the site had left out 1 of them before"))))
+
 (ert-deftest weir-jira-tests-a-failed-pull-is-not-reported-as-a-sync ()
   (weir-jira-tests-with url '("--issues" "5")
     (let* ((site (weir-jira-tests-pulled url))
