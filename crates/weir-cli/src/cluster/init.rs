@@ -44,7 +44,7 @@ pub(crate) struct InitArgs {
     /// Number of the node [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NODE_MAX))]
     node: Option<u64>,
-    /// Accept a store with the members of another cluster; only if all its voters are lost forever
+    /// Accept a store with the members of another cluster; only if none of its voters will start again
     #[arg(long)]
     force: bool,
 }
