@@ -495,8 +495,8 @@ mod tests {
         "context rm",
         "context set",
         "jira project create",
-        "jira project delete",
-        "jira project edit",
+        "jira project rm",
+        "jira project set",
         "jira show",
         "program new",
     ];

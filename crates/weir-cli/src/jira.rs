@@ -34,7 +34,7 @@ use crate::report::{Failure, note};
 pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
     ("jira login", site::FIELDS),
     ("jira search", read::FIELDS),
-    ("jira edit", edit::FIELDS),
+    ("jira set", edit::FIELDS),
     ("jira move", edit::FIELDS),
     ("jira assign", edit::FIELDS),
     ("jira label", edit::FIELDS),
@@ -44,7 +44,7 @@ pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
     ("jira worklog", edit::FIELDS),
     ("jira create", edit::FIELDS),
     ("jira clone", edit::FIELDS),
-    ("jira delete", edit::FIELDS),
+    ("jira rm", edit::FIELDS),
     ("jira resolve", edit::FIELDS),
     ("jira fields", outbox::KINDS),
 ];
@@ -71,13 +71,13 @@ enum Verb {
     /// Push and pull repeatedly until Ctrl-C
     Watch(sync::WatchArgs),
     /// List the issues of the replica, all or those that match a JQL query
-    List(read::ListArgs),
+    Ls(read::ListArgs),
     /// Show an issue of the replica with its comments
     Show(read::ShowArgs),
     /// Find words in summaries, descriptions and comments of the replica
     Search(read::SearchArgs),
     /// Set fields of an issue
-    Edit(edit::EditArgs),
+    Set(edit::EditArgs),
     /// Move an issue to another status
     Move(edit::MoveArgs),
     /// Assign an issue
@@ -97,7 +97,7 @@ enum Verb {
     /// Create a copy of an issue
     Clone(edit::CloneArgs),
     /// Delete an issue
-    Delete(edit::DeleteArgs),
+    Rm(edit::DeleteArgs),
     /// Send the outbox to the site
     Push(outbox::PushArgs),
     /// List the changes that were not sent to the site yet
@@ -106,7 +106,7 @@ enum Verb {
     Resolve(outbox::ResolveArgs),
     /// List the fields of an issue that can be edited
     Fields(outbox::FieldsArgs),
-    /// List, create, edit and delete projects
+    /// List, create, change and delete projects
     Project(project::ProjectArgs),
 }
 
@@ -117,10 +117,10 @@ pub(crate) fn run(caller: &Caller, args: &JiraArgs) -> anyhow::Result<ExitCode> 
         Verb::Login(own) => site::login(caller, named, own),
         Verb::Pull(own) => sync::pull(caller, named, own),
         Verb::Watch(own) => sync::watch(caller, named, own),
-        Verb::List(own) => read::list(caller, named, own),
+        Verb::Ls(own) => read::list(caller, named, own),
         Verb::Show(own) => read::show(caller, named, own),
         Verb::Search(own) => read::search(caller, named, own),
-        Verb::Edit(own) => edit::change(caller, named, &Change::Edit(own)),
+        Verb::Set(own) => edit::change(caller, named, &Change::Edit(own)),
         Verb::Move(own) => edit::change(caller, named, &Change::Move(own)),
         Verb::Assign(own) => edit::change(caller, named, &Change::Assign(own)),
         Verb::Label(own) => edit::change(caller, named, &Change::Label(own)),
@@ -130,7 +130,7 @@ pub(crate) fn run(caller: &Caller, args: &JiraArgs) -> anyhow::Result<ExitCode> 
         Verb::Worklog(own) => edit::change(caller, named, &Change::Worklog(own)),
         Verb::Create(own) => edit::change(caller, named, &Change::Create(own)),
         Verb::Clone(own) => edit::change(caller, named, &Change::Clone(own)),
-        Verb::Delete(own) => edit::change(caller, named, &Change::Delete(own)),
+        Verb::Rm(own) => edit::change(caller, named, &Change::Delete(own)),
         Verb::Push(own) => outbox::push(caller, named, own),
         Verb::Outbox(own) => outbox::list(caller, named, own),
         Verb::Resolve(own) => outbox::resolve(caller, named, own),

@@ -46,11 +46,11 @@ const JIRA: &Groups = &[
         "Site",
         &["login", "pull", "push", "watch", "outbox", "resolve"],
     ),
-    ("Read", &["list", "show", "search", "fields"]),
+    ("Read", &["ls", "show", "search", "fields"]),
     (
         "Change",
         &[
-            "create", "clone", "edit", "move", "assign", "label", "link", "delete",
+            "create", "clone", "set", "move", "assign", "label", "link", "rm",
         ],
     ),
     ("Activity", &["comment", "worklog", "watch-issue"]),

@@ -1,4 +1,4 @@
-//! `weir jira edit`, `move`, `comment`, `create` and the other changes. They queue operations, and
+//! `weir jira set`, `move`, `comment`, `create` and the other changes. They queue operations, and
 //! send nothing.
 
 use std::borrow::Cow;
@@ -88,8 +88,8 @@ FIELD is the id or name of a field; `weir jira fields KEY` lists them. Values:
 The edit is stored in the outbox; `weir jira push` sends it.
 
 Examples:
-  weir jira edit AA-1 summary='A better summary' priority=High due=2030-01-31
-  weir jira edit AA-1 labels=+red,-blue description=@text.org")]
+  weir jira set AA-1 summary='A better summary' priority=High due=2030-01-31
+  weir jira set AA-1 labels=+red,-blue description=@text.org")]
 pub(super) struct EditArgs {
     /// Key of the issue
     key: String,
@@ -267,8 +267,8 @@ pub(super) struct CloneArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  weir jira delete AA-1 --yes
-  weir jira delete AA-1 --subtasks --yes")]
+  weir jira rm AA-1 --yes
+  weir jira rm AA-1 --subtasks --yes")]
 pub(super) struct DeleteArgs {
     /// Key of the issue
     key: String,

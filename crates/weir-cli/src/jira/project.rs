@@ -40,9 +40,9 @@ enum Verb {
     /// Create a project at the site
     Create(CreateArgs),
     /// Set fields of a project at the site
-    Edit(EditArgs),
+    Set(EditArgs),
     /// Delete a project with its issues at the site
-    Delete(DeleteArgs),
+    Rm(DeleteArgs),
 }
 
 #[derive(Debug, Args)]
@@ -85,8 +85,8 @@ The request is sent at once, not stored in the outbox. The fields are name, desc
 person), and assignee, which is the assignee of new issues (lead or none).
 
 Examples:
-  weir jira project edit AA name='Another name' lead=me
-  weir jira project edit AA assignee=lead")]
+  weir jira project set AA name='Another name' lead=me
+  weir jira project set AA assignee=lead")]
 struct EditArgs {
     /// Key of the project
     key: String,
@@ -101,8 +101,8 @@ The request is sent at once, not stored in the outbox. The site keeps a deleted 
 for 60 days. Its issues remain in the replica; `weir jira pull --census --purge-lost` removes them.
 
 Examples:
-  weir jira project delete BB --yes
-  weir jira project delete BB --yes -o json")]
+  weir jira project rm BB --yes
+  weir jira project rm BB --yes -o json")]
 struct DeleteArgs {
     /// Key of the project
     key: String,
@@ -136,13 +136,13 @@ pub(super) fn run(
         return Ok(ExitCode::SUCCESS);
     }
     let (what, key) = match &args.verb {
-        Verb::Delete(own) if !own.yes => {
+        Verb::Rm(own) if !own.yes => {
             let text = format!("`--yes` is needed to delete {} with its issues", own.key);
             return Err(usage(&text));
         }
         Verb::Create(own) => ("create", &own.key),
-        Verb::Edit(own) => ("edit", &own.key),
-        Verb::Delete(own) => ("delete", &own.key),
+        Verb::Set(own) => ("edit", &own.key),
+        Verb::Rm(own) => ("delete", &own.key),
         Verb::Ls(_) => unreachable!("handled above"),
     };
     let client = client(caller, &name, &site)?;
@@ -176,11 +176,11 @@ fn send(
             };
             Ok(Some((project::create(client, replica, &new)?, true)))
         }
-        Verb::Edit(own) => {
+        Verb::Set(own) => {
             let project = project::edit(client, replica, &own.key, &own.fields)?;
             Ok(Some((project, true)))
         }
-        Verb::Delete(own) => {
+        Verb::Rm(own) => {
             project::delete(client, replica, &own.key)?;
             let mut all = replica.projects()?.into_iter();
             let key = own.key.to_uppercase();

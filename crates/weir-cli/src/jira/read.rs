@@ -1,4 +1,4 @@
-//! `weir jira list`, `show` and `search`: read the replica without a request.
+//! `weir jira ls`, `show` and `search`: read the replica without a request.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -61,10 +61,10 @@ request is sent to the site.
 the site cannot be reached, the last answer to the same query is used.
 
 Examples:
-  weir jira list
-  weir jira list 'assignee = currentUser() AND status != Done ORDER BY updated DESC'
-  weir jira list --filter 'Open bugs'
-  weir jira list --ask 'project = AA ORDER BY key'")]
+  weir jira ls
+  weir jira ls 'assignee = currentUser() AND status != Done ORDER BY updated DESC'
+  weir jira ls --filter 'Open bugs'
+  weir jira ls --ask 'project = AA ORDER BY key'")]
 pub(super) struct ListArgs {
     /// Query in JQL [else all issues]
     jql: Option<String>,
@@ -108,7 +108,7 @@ pub(super) struct SearchArgs {
     limit: Option<usize>,
 }
 
-/// Runs `weir jira list`.
+/// Runs `weir jira ls`.
 pub(super) fn list(
     caller: &Caller,
     named: Option<&str>,

@@ -303,7 +303,7 @@ fn cpu_ticks(process: u32) -> u64 {
 fn all_nouns_have_the_same_verbs_and_old_spellings_are_rejected() {
     let place = Place::new();
     let verbs = |noun: &str| {
-        let help = place.words(&[noun, "--help"]).ok().text();
+        let help = place.run(&format!("{noun} --help")).ok().text();
         let (_, list) = help.split_once("Commands:\n").unwrap();
         let lines = list.lines().take_while(|line| line.starts_with("  "));
         let names = lines.map(|line| line.trim().split(' ').next().unwrap().to_owned());
@@ -317,12 +317,15 @@ fn all_nouns_have_the_same_verbs_and_old_spellings_are_rejected() {
         ("config", &["create", "show"]),
         ("program", &["ls", "show"]),
         ("cert", &["show"]),
+        ("jira project", &["create", "ls", "set", "rm"]),
     ] {
         let found = verbs(noun);
         for verb in common {
             assert!(found.iter().any(|name| name == verb), "{noun}: {found:?}");
         }
-        for gone in ["new", "add", "info", "delete", "init", "alter", "describe"] {
+        for gone in [
+            "new", "add", "info", "delete", "init", "alter", "describe", "list", "edit",
+        ] {
             // `program new` creates a project, not a program in a store.
             let own = (noun, gone) == ("program", "new");
             assert!(own || !found.iter().any(|name| name == gone), "{found:?}");
@@ -348,8 +351,15 @@ fn all_nouns_have_the_same_verbs_and_old_spellings_are_rejected() {
         "query --topic t --since 1h",
         "tail t -o ndjson",
         "cert ca --days 3",
+        "jira list",
+        "jira edit AA-1 summary=x",
+        "jira delete AA-1 --yes",
     ] {
         place.run(line).code(2);
+    }
+    for verb in ["create", "ls", "show", "set", "rm"] {
+        // The help of `jira` lists its commands in groups.
+        place.run(&format!("jira {verb} --help")).ok();
     }
     // Data is removed only with an explicit confirmation.
     place.run("put t x").ok();

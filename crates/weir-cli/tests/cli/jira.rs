@@ -92,8 +92,8 @@ fn a_replica_can_be_read_without_its_site() {
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     place.run("jira pull").ok();
     drop(site);
-    assert_eq!(place.run("jira list -o jsonl").ok().lines().len(), 20);
-    let first = place.run("jira list --limit 1 -o json").ok().json();
+    assert_eq!(place.run("jira ls -o jsonl").ok().lines().len(), 20);
+    let first = place.run("jira ls --limit 1 -o json").ok().json();
     let key = first[0]["key"].as_str().unwrap().to_owned();
     let shown = place.run(&format!("jira show {key}")).ok().text();
     assert!(shown.starts_with(&format!("* {key} ")), "{shown}");
@@ -115,7 +115,7 @@ fn a_watch_pushes_and_pulls() {
     let site = Site::new(&place, &["--issues", "5", "--projects", "1"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     place.run("jira pull").ok();
-    place.run("jira edit AA-1 summary=Mine").ok();
+    place.run("jira set AA-1 summary=Mine").ok();
     // A background job ignores interrupts, and so would its children.
     let mut watch = place.command("/usr/bin/env");
     watch
@@ -167,17 +167,17 @@ fn data_center_is_read_only() {
         done.err
     );
     place.run("jira pull").ok();
-    assert_eq!(place.run("jira list -o jsonl").ok().lines().len(), 20);
+    assert_eq!(place.run("jira ls -o jsonl").ok().lines().len(), 20);
     let shown = place.run("jira show AA-1").ok().text();
     assert!(shown.starts_with("* AA-1 "), "{shown}");
     assert_ne!(
         place.run("jira search login -o jsonl").ok().lines().len(),
         0
     );
-    let asked = place.words(&["jira", "list", "--ask", "project = AA", "-o", "jsonl"]);
+    let asked = place.words(&["jira", "ls", "--ask", "project = AA", "-o", "jsonl"]);
     assert_ne!(asked.ok().lines().len(), 0);
     for words in [
-        vec!["jira", "edit", "AA-1", "summary=Mine"],
+        vec!["jira", "set", "AA-1", "summary=Mine"],
         vec!["jira", "create", "AA", "Task", "New"],
         vec!["jira", "project", "create", "NEW", "The new one"],
     ] {
@@ -216,7 +216,7 @@ fn a_site_with_tls_needs_a_trusted_certificate() {
     }
     shell(&place, &format!("SSL_CERT_FILE=site.pem {login}")).ok();
     shell(&place, "SSL_CERT_FILE=site.pem weir jira pull").ok();
-    assert_eq!(place.run("jira list -o jsonl").ok().lines().len(), 5);
+    assert_eq!(place.run("jira ls -o jsonl").ok().lines().len(), 5);
 }
 
 /// A client that trusts the certificate of the server of notes reaches it; it is no Jira.
@@ -241,7 +241,7 @@ fn a_virtual_clock_advances_only_on_request() {
     control(&site.url, "/_sim/comments", r#"{"issue": "AA-1"}"#);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     place.run("jira pull").ok();
-    let issues = place.run("jira list -o json").ok().json();
+    let issues = place.run("jira ls -o json").ok().json();
     let updated = issues[0]["updated"].as_str().unwrap();
     assert!(updated.starts_with("2024-11-28T13:21:00"), "{updated}");
 }
@@ -253,7 +253,7 @@ fn a_query_outside_of_the_subset_is_rejected() {
     let site = Site::new(&place, &["--issues", "5"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     place.run("jira pull").ok();
-    let refused = place.words(&["jira", "list", "status = "]);
+    let refused = place.words(&["jira", "ls", "status = "]);
     assert_ne!(refused.code, 0);
     assert!(
         refused.err.contains("cannot list issues"),
@@ -273,7 +273,7 @@ fn changes_wait_in_the_outbox_and_are_pushed() {
     place.run("jira pull").ok();
     let op = place.words(&[
         "jira",
-        "edit",
+        "set",
         "AA-1",
         "summary=From the shell",
         "-o",
@@ -297,7 +297,7 @@ fn changes_wait_in_the_outbox_and_are_pushed() {
         "{shown}"
     );
     let found = place
-        .words(&["jira", "list", "summary ~ shell", "-o", "json"])
+        .words(&["jira", "ls", "summary ~ shell", "-o", "json"])
         .ok()
         .json();
     assert_eq!(
@@ -331,7 +331,7 @@ fn an_edit_begins_with_its_command() {
     let text = place.path("text");
     let made = place.command("mkfifo").arg(&text).status().unwrap();
     assert!(made.success());
-    let edit = ["jira", "edit", "AA-1", "summary=@text"];
+    let edit = ["jira", "set", "AA-1", "summary=@text"];
     let mut command = place
         .weir()
         .args(edit)
@@ -364,7 +364,7 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     place.run("jira pull").ok();
     let list = |words: &[&str]| {
-        let all: Vec<&str> = ["jira", "list", "-o", "jsonl"]
+        let all: Vec<&str> = ["jira", "ls", "-o", "jsonl"]
             .iter()
             .chain(words)
             .copied()
@@ -374,7 +374,7 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
     let done = list(&["status = Done ORDER BY key ASC"]);
     assert!(!done.is_empty());
     assert_eq!(list(&["--filter", "Done by key"]), done);
-    let failed = place.words(&["jira", "list", "--filter", "Nothing"]);
+    let failed = place.words(&["jira", "ls", "--filter", "Nothing"]);
     assert!(
         failed
             .err
@@ -382,7 +382,7 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
         "{}",
         failed.err
     );
-    let issues = place.run("jira list -o json").ok().json();
+    let issues = place.run("jira ls -o json").ok().json();
     let mut issues = issues.as_array().unwrap().iter().map(|issue| {
         let key = issue["key"].as_str().unwrap();
         place.run(&format!("jira show {key} -o json")).ok().json()
@@ -447,16 +447,16 @@ fn an_invalid_change_is_rejected_before_it_is_queued() {
     let site = Site::new(&place, &["--issues", "5"]);
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     place.run("jira pull").ok();
-    let key = place.run("jira list --limit 1 -o json").ok().json()[0]["key"].clone();
+    let key = place.run("jira ls --limit 1 -o json").ok().json()[0]["key"].clone();
     let key = key.as_str().unwrap();
     for (words, says) in [
         (
-            vec!["edit", key, "priority=Huge"],
+            vec!["set", key, "priority=Huge"],
             "choose from High, Medium, Low",
         ),
-        (vec!["edit", key, "nothing"], "no `=`"),
-        (vec!["edit", "NO-1", "summary=x"], "no issue NO-1"),
-        (vec!["delete", key], "--yes"),
+        (vec!["set", key, "nothing"], "no `=`"),
+        (vec!["set", "NO-1", "summary=x"], "no issue NO-1"),
+        (vec!["rm", key], "--yes"),
         (vec!["resolve", "7", "mine"], "no operation 7"),
         (vec!["assign", key, "Nobody"], "no known person"),
     ] {
@@ -527,7 +527,7 @@ fn only_the_keyring_stores_the_token() {
     assert_eq!(fs::read_dir(&keyring).unwrap().count(), 1);
     for command in [
         "weir jira pull --verbose",
-        "weir jira list -o json",
+        "weir jira ls -o json",
         "weir jira create AA Task Fresh",
         "weir jira push",
         "weir topic ls",
@@ -600,14 +600,14 @@ fn an_error_names_the_invalid_settings_file() {
     shell(&place, &format!("weir jira login {}", site.url)).ok();
     let settings = settings_of(&place, &site.url);
     std::fs::write(&settings, "{bad").unwrap();
-    let failed = place.run("jira list");
+    let failed = place.run("jira ls");
     assert_ne!(failed.code, 0);
     let name = settings.file_name().unwrap().to_str().unwrap();
     assert!(failed.err.contains(name), "{}", failed.err);
     let folder = settings.parent().unwrap();
     std::fs::remove_dir_all(folder).unwrap();
     std::fs::write(folder, "a file").unwrap();
-    let failed = place.run("jira list");
+    let failed = place.run("jira ls");
     assert!(
         !failed.err.contains("no site is configured"),
         "{}",
