@@ -14,10 +14,12 @@
 use crate::tree;
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The template of the tables.
 const TEMPLATE: &str = "lab/figures.md";
+/// The page that links to the newest record of every experiment.
+const README: &str = "README.md";
 /// The lines around the table in a page.
 const MARKS: (&str, &str) = ("<!-- figures: begin -->\n", "<!-- figures: end -->\n");
 
@@ -56,8 +58,14 @@ fn with_table(page: &str, template: &str) -> anyhow::Result<String> {
     };
     let table = fill_template(template, &mut |reference| records.figure(reference))?;
     let machines = records.machines()?;
+    // The README links to all records.
+    let others = if page == README {
+        records.others(&tree::files()?)
+    } else {
+        String::new()
+    };
     Ok(format!(
-        "{head}{}\n{table}\n{machines}\n\n{}{tail}",
+        "{head}{}\n{table}\n{machines}{others}\n\n{}{tail}",
         MARKS.0, MARKS.1
     ))
 }
@@ -129,6 +137,29 @@ impl Records {
             .context("a record that was just read")
     }
 
+    /// A paragraph with links to the newest records of the experiments that the table does not
+    /// reference; empty if there are none.
+    fn others(&self, files: &[String]) -> String {
+        let names: BTreeSet<&str> = files
+            .iter()
+            .filter_map(|path| experiment_of(path))
+            .collect();
+        let others = names
+            .into_iter()
+            .filter(|name| !self.read.contains_key(*name));
+        let links: Vec<String> = others
+            .filter_map(|name| {
+                let path = newest(files.iter().cloned(), name)?;
+                let folder = path.trim_end_matches("/summary.json");
+                Some(format!("[`{name}`]({}{folder}/report.md)", self.up))
+            })
+            .collect();
+        if links.is_empty() {
+            return String::new();
+        }
+        format!("\n\nRecords without a row: {}.", links.join(", "))
+    }
+
     /// A sentence with the machines and dates of the records.
     fn machines(&self) -> anyhow::Result<String> {
         let mut dates: BTreeMap<(String, String), u64> = BTreeMap::new();
@@ -157,6 +188,14 @@ impl Records {
             self.up
         ))
     }
+}
+
+/// The experiment of a record, from the path of its summary.
+fn experiment_of(path: &str) -> Option<&str> {
+    let folder = path
+        .strip_prefix("lab/record/")?
+        .strip_suffix("/summary.json")?;
+    folder.rsplit('/').next()
 }
 
 /// The summary of the newest record of an experiment, of any machine. Paths have the form
@@ -259,8 +298,8 @@ fn short(value: f64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{figure, fill_template, newest, page_and_table};
-    use serde_json::json;
+    use super::{Record, Records, figure, fill_template, newest, page_and_table};
+    use serde_json::{Value, json};
 
     #[test]
     fn a_figure_is_that_of_the_record() {
@@ -298,6 +337,26 @@ mod tests {
         let found = newest(files.map(path), "x");
         assert_eq!(found, Some(path("a-2cpu/2026-11-27/x")));
         assert_eq!(newest(files.map(path), "z"), None);
+    }
+
+    #[test]
+    fn records_without_a_row_are_linked() {
+        let record = Record {
+            folder: "lab/record/a/2026-11-20/x".to_owned(),
+            summary: Value::Null,
+        };
+        let records = Records {
+            up: String::new(),
+            read: [("x".to_owned(), record)].into(),
+        };
+        let files = ["a/2026-11-20/x", "a/2026-11-20/y", "b/2026-11-27/y"];
+        let mut files = files
+            .map(|place| format!("lab/record/{place}/summary.json"))
+            .to_vec();
+        let text = "\n\nRecords without a row: [`y`](lab/record/b/2026-11-27/y/report.md).";
+        assert_eq!(records.others(&files), text);
+        files.truncate(1);
+        assert_eq!(records.others(&files), "");
     }
 
     #[test]
