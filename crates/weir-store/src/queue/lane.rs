@@ -52,7 +52,8 @@ struct Entry<T> {
 
 #[derive(Debug)]
 pub(super) struct Lane<T> {
-    entries: BTreeMap<u64, Entry<T>>,
+    /// Boxed: the map moves its entries.
+    entries: BTreeMap<u64, Box<Entry<T>>>,
     next: u64,
     topics: HashMap<Box<str>, WaitList>,
     clients: HashMap<ClientId, WaitList>,
@@ -190,7 +191,7 @@ impl<T> Lane<T> {
             start: None,
             cost,
         };
-        self.entries.insert(number, entry);
+        self.entries.insert(number, Box::new(entry));
         if blocked == 0 {
             self.make_ready(number);
         }
@@ -344,7 +345,7 @@ impl<T> Lane<T> {
     }
 
     fn remove(&mut self, number: u64) -> Option<T> {
-        let entry = self.entries.remove(&number)?;
+        let entry = *self.entries.remove(&number)?;
         if let Some(start) = entry.start {
             self.ready.remove(&(start, number));
         }
