@@ -11,10 +11,10 @@
 mod cluster;
 #[path = "serve/cluster_commands.rs"]
 mod cluster_commands;
+#[path = "serve/cluster_page.rs"]
+mod cluster_page;
 #[path = "serve/cluster_reads.rs"]
 mod cluster_reads;
-#[path = "serve/cluster_upkeep.rs"]
-mod cluster_upkeep;
 #[path = "serve/disk_fails.rs"]
 mod disk_fails;
 #[path = "serve/peer_tls.rs"]
