@@ -9,17 +9,18 @@ mod options;
 use std::borrow::Cow;
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use weir::{
     ErrorCode, GroupInfo, GroupMode, GroupOffsets, GroupSetup, GroupStep, Intention, Operation,
-    ReadFrom, Record, Topic, Weir,
+    ReadFrom, Record, Topic, Weir, Work,
 };
 
 use crate::arguments::position;
 use crate::caller::Caller;
 use crate::confirm::confirm;
+use crate::follower::open_now;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::query::check_consumer;
@@ -34,6 +35,8 @@ const MEMBER: &str = "cli";
 const TAIL_RECORDS: usize = 100;
 /// How long a claim waits for records before the member renews its ownership.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
+/// Pause of `weir group claim --wait` between two reads of a directory.
+const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct GroupArgs {
@@ -108,8 +111,11 @@ Examples:
 Prints a line for each record. `weir group ack` and `nack` need the number in the field `claim`. One
 call claims at most 10,000 records, or 1,000 at a server.
 
+Without --wait, the command returns at once, also if there is no record. With --wait, a server answers
+as soon as there is a record. A directory is opened once a second, so that other commands can write.
+
 Examples:
-  weir put jobs x && weir group create jobs work && weir group claim jobs work
+  weir put jobs x && weir group create jobs work && weir group claim jobs work --wait 1m
   weir put jobs y && weir group claim jobs work --max 10 --lease 1m -o json")]
     Claim {
         /// Name of the topic
@@ -125,6 +131,9 @@ Examples:
         /// Lease of the records, at most 24h [default: lease of the group]
         #[arg(long, value_parser = settings::duration, value_name = "TIME")]
         lease: Option<Duration>,
+        /// Maximum wait for the first record
+        #[arg(long, default_value = "0s", value_parser = settings::duration, value_name = "TIME")]
+        wait: Duration,
     },
     /// Acknowledge records, so that they are not delivered again
     #[command(after_long_help = "Examples:\n  \
@@ -338,7 +347,8 @@ pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode>
             max,
             member,
             lease,
-        } => claim(caller, (topic, group), *max, member, *lease),
+            wait,
+        } => claim(caller, (topic, group), (*max, member, *lease), *wait),
         Verb::Ack(records) => {
             let offsets = sorted(&records.offsets);
             let claim = records.claim;
@@ -467,31 +477,93 @@ fn show(caller: &Caller, topic: &str, group: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The largest number of records, the member, and the lease of a claim.
+type ClaimSetup<'a> = (usize, &'a str, Option<Duration>);
+
 fn claim(
     caller: &Caller,
-    (topic, group): (&str, &str),
-    max: usize,
-    member: &str,
-    lease: Option<Duration>,
+    names: (&str, &str),
+    setup: ClaimSetup<'_>,
+    wait: Duration,
 ) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::Stream, CLAIM_FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    if max == 0 {
+    if setup.0 == 0 {
         return Err(usage("--max must be at least 1"));
     }
-    let weir = place::open(caller, Access::Change)?;
-    let failed = || format!("cannot claim from group {group} of {topic}");
-    let info = find(&weir, topic, group)?;
+    let deadline = Instant::now().checked_add(wait);
+    let mut opened = Some(place::open(caller, Access::Change)?);
+    let mut is_first = true;
+    loop {
+        if let Some(weir) = opened.take() {
+            let works = claim_from(&weir, names, setup, (deadline, is_first))?;
+            for work in &works {
+                out.row(&claim_row(work.claim(), work.attempts(), &work.record()))?;
+            }
+            let is_done = !works.is_empty() || time_left(deadline).is_zero();
+            if is_done {
+                out.finish()?;
+                weir.close().failed(|| cannot_claim(names))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            weir.close().failed(|| cannot_claim(names))?;
+            is_first = false;
+        }
+        if time_left(deadline).is_zero() {
+            // Another process still has the directory open.
+            out.finish()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(time_left(deadline).min(CLAIM_PAUSE));
+        check_consumer()?;
+        opened = open_now(caller, Access::Change)?;
+    }
+}
+
+fn cannot_claim((topic, group): (&str, &str)) -> String {
+    format!("cannot claim from group {group} of {topic}")
+}
+
+/// The time until the deadline. Without a deadline there is no limit.
+fn time_left(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |end| {
+        end.saturating_duration_since(Instant::now())
+    })
+}
+
+/// Claims records. At a server, waits for the first one until the deadline. `is_first`: this is the
+/// first attempt of the command.
+fn claim_from(
+    weir: &Weir,
+    names: (&str, &str),
+    (max, member, lease): ClaimSetup<'_>,
+    (deadline, is_first): (Option<Instant>, bool),
+) -> anyhow::Result<Vec<Work>> {
+    let failed = || cannot_claim(names);
+    let (topic, group) = names;
+    let info = find(weir, topic, group)?;
+    if info.lag == 0 && !is_first && weir.local().is_some() {
+        // In an exclusive group, a claim joins the group, which is written to the log.
+        return Ok(Vec::new());
+    }
     let handle = weir.topic(topic).failed(failed)?;
     let handle = handle.group(group, info.mode).failed(failed)?;
     let mut handle = handle.member(member).lease(lease);
-    for work in handle.claim(max, Duration::ZERO).failed(failed)? {
-        out.row(&claim_row(work.claim(), work.attempts(), &work.record()))?;
+    loop {
+        let wait = if weir.local().is_some() {
+            Duration::ZERO
+        } else {
+            time_left(deadline).min(FOLLOW_WAIT)
+        };
+        let works = handle.claim(max, wait).failed(failed)?;
+        if !works.is_empty() || wait.is_zero() {
+            return Ok(works);
+        }
+        check_consumer()?;
+        // The owner of an exclusive group is still active, so it renews its ownership.
+        handle.extend(&works, wait).failed(failed)?;
     }
-    out.finish()?;
-    weir.close().failed(failed)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// When `weir tail --group` ends.

@@ -83,6 +83,28 @@ fn a_work_queue_over_several_commands() {
 }
 
 #[test]
+fn a_claim_waits_until_a_lease_ends() {
+    let (local, remote) = (Place::new(), Place::new());
+    let server = Served::new(&remote, "127.0.0.1:0", &[]);
+    for (place, at) in [(&local, "data"), (&remote, server.url.as_str())] {
+        let run = |line: &str| place.run(&format!("{line} --at {at}")).ok();
+        run("put jobs job1");
+        run("group create jobs work");
+        run("group claim jobs work --lease 2s");
+        let claimed = run("group claim jobs work --wait 10m -o json").json();
+        let (offset, attempts) = (&claimed[0]["offset"], &claimed[0]["attempts"]);
+        assert_eq!((offset, attempts), (&json!(2), &json!(2)));
+        let claim = claimed[0]["claim"].as_u64().unwrap();
+        run(&format!("group ack jobs work 2 --claim {claim}"));
+        let none = run("group claim jobs work --wait 10ms -o jsonl");
+        assert_eq!(none.text(), "");
+    }
+    local
+        .run("group claim jobs work --wait soon --at data")
+        .code(2);
+}
+
+#[test]
 fn tail_as_a_group_prints_each_record_once() {
     let place = Place::new();
     for n in 1..=3 {
