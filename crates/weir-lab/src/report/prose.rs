@@ -65,8 +65,8 @@ pub(super) fn empty_cells(experiment: &Experiment, plan: &Plan) -> Option<Sectio
     for contender in &experiment.contenders {
         for reason in reasons_of(experiment, plan, &workloads, contender) {
             match reasons.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, names)) => names.push(&contender.name),
-                None => reasons.push((reason, vec![&contender.name])),
+                Some((_, names)) => names.push(contender.name.as_str()),
+                None => reasons.push((reason, vec![contender.name.as_str()])),
             }
         }
     }
