@@ -24,7 +24,7 @@ def main() -> None:
                     group.ack([one])
         assert sorted(done) == [0, 1, 2, 4]
 
-        letters = next(store.topic("failed").listen(after=1, timeout=5.0))
+        letters = next(store.topic("failed").follow_pages(after=1, timeout=5.0))
         print("done", sorted(done), "dead letters", [letter.text() for letter in letters])
         # The reason of the failure comes before the original value.
         assert letters[0].get("$.reason") == "cannot do this one" and letters[1].get("$.job") == 3

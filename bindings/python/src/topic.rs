@@ -358,9 +358,9 @@ impl Topic {
         Reader::records(Py::new(py, reader)?, py)
     }
 
-    /// Existing and new records: an iterator that waits, like `listen`.
+    /// Existing and new records: an iterator that waits, like `follow_pages`.
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, start=false, timeout=None))]
-    fn tail(
+    fn follow(
         &self,
         py: Python<'_>,
         position: Option<Position>,
@@ -370,7 +370,7 @@ impl Topic {
         start: bool,
         timeout: Option<f64>,
     ) -> PyResult<Py<PyAny>> {
-        let reader = self.listen(py, position, after, last, time_ms, start, timeout)?;
+        let reader = self.follow_pages(py, position, after, last, time_ms, start, timeout)?;
         Reader::records(Py::new(py, reader)?, py)
     }
 
@@ -378,7 +378,7 @@ impl Topic {
     /// It ends if no record arrives for `timeout` seconds (None: no limit). The topic may be
     /// created later. Ctrl-C ends the wait.
     #[pyo3(signature = (position=None, *, after=None, last=None, time_ms=None, start=false, timeout=None))]
-    fn listen(
+    fn follow_pages(
         &self,
         py: Python<'_>,
         position: Option<Position>,

@@ -52,7 +52,7 @@ def test_more_listeners_than_threads_receive_every_record(tmp_path: Path) -> Non
 
             async def receive() -> list[int]:
                 received: list[int] = []
-                async for page in topic.listen(after=1):
+                async for page in topic.follow_pages(after=1):
                     received.extend(record.offset for record in page)
                     if received[-1] == 4:
                         return received
@@ -74,7 +74,7 @@ def test_a_listener_ends_when_cancelled_and_after_its_timeout(tmp_path: Path) ->
             await topic.ensure()
 
             async def receive() -> None:
-                async for _ in topic.listen():
+                async for _ in topic.follow_pages():
                     pass
 
             task = asyncio.create_task(receive())
@@ -82,7 +82,7 @@ def test_a_listener_ends_when_cancelled_and_after_its_timeout(tmp_path: Path) ->
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert [len(page) async for page in topic.listen(timeout=0.01)] == []
+            assert [len(page) async for page in topic.follow_pages(timeout=0.01)] == []
             assert [r.offset async for r in topic.records()] == [1, 2]
             assert [r.key async for r in topic.latest()] == [b"k"]
             with pytest.raises(asyncio.TimeoutError):
@@ -97,11 +97,11 @@ def test_a_tail_returns_old_and_new_records_as_json(tmp_path: Path) -> None:
             topic = store.topic("t")
             await topic.ensure()
             await topic.put("old", {"n": 1})
-            tail = topic.tail(after=1, timeout=30.0)
+            tail = topic.follow(after=1, timeout=30.0)
             assert (await anext(tail)).json() == {"n": 1}
             await topic.append([2])
             assert (await anext(tail)).json() == [2]
-            assert [r.offset async for r in topic.tail("-1", timeout=0.0)] == [3]
+            assert [r.offset async for r in topic.follow("-1", timeout=0.0)] == [3]
 
     asyncio.run(run())
 
@@ -247,7 +247,7 @@ def test_a_timeout_that_is_not_a_time_is_an_error(bad: float, tmp_path: Path) ->
             topic = store.topic("t")
             await topic.ensure()
             group = await topic.group("g")
-            listening, latest = topic.listen(timeout=bad), topic.latest(timeout=bad)
+            listening, latest = topic.follow_pages(timeout=bad), topic.latest(timeout=bad)
             calls: list[Awaitable[object]] = [group.claim(timeout=bad)]
             calls += [anext(listening), anext(latest)]
             for call in calls:

@@ -297,7 +297,7 @@ class Runner:
         if position == "start":
             options = {"start": True}
         options.pop("end", None)
-        self.readers[reader] = self.topic(name).listen(**options)
+        self.readers[reader] = self.topic(name).follow_pages(**options)
         self.unused[reader] = []
 
     def do_next(self, rest: str) -> None:

@@ -49,7 +49,7 @@ def test_a_killed_leader_loses_no_write_and_a_write_is_received_before_it_is_com
             topic = store.topic("orders")
             assert topic.ensure()
             session = store.session(bytes([7] * 16))
-            listener = topic.listen(start=True)
+            listener = topic.follow_pages(start=True)
             for n in range(END):
                 if n == KILL:
                     check(receive(listener, KILL + 1), 1)

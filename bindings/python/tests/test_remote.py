@@ -32,7 +32,7 @@ def test_a_record_of_an_interrupted_read_is_returned_next(latest: bool, server: 
         with weir.connect(server.url) as store:
             topic = store.topic("t")
             topic.ensure()
-            reader = topic.listen(timeout=10)
+            reader = topic.follow_pages(timeout=10)
             current = topic.latest(timeout=10)
             received: list[int] = []
 
@@ -72,7 +72,7 @@ def test_a_store_at_a_server_has_the_same_interface(server: Server) -> None:
         assert record is not None and record.get("$.n") == 1
         assert [key for key, _ in topic.keys()] == [b"a", b"b", b"k"]
         assert [r.offset for r in topic.pages().records()] == [1, 2, 3, 4, 5, 6]
-        listening = topic.listen(after=6, timeout=30)
+        listening = topic.follow_pages(after=6, timeout=30)
         topic.append("later")
         assert next(listening)[0].value == b"later"
         assert [(r.key, r.replay) for r in topic.latest()] == [

@@ -138,7 +138,7 @@ def test_a_view_outlives_record_page_topic_and_store(tmp_path: Path) -> None:
 
 def test_a_listener_receives_new_records(topic: weir.Topic) -> None:
     received: list[int] = []
-    listening = topic.listen(timeout=30)
+    listening = topic.follow_pages(timeout=30)
 
     def receive() -> None:
         for page in listening:
@@ -152,12 +152,13 @@ def test_a_listener_receives_new_records(topic: weir.Topic) -> None:
         topic.append(str(n))
     thread.join()
     assert received == [2, 3, 4, 5, 6]
-    assert [r.offset for r in topic.listen(start=True, timeout=0).records()] == [1, 2, 3, 4, 5, 6]
+    offsets = [r.offset for r in topic.follow_pages(start=True, timeout=0).records()]
+    assert offsets == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_listener_may_wait_for_its_topic(store: weir.Store) -> None:
     later = store.topic("later")
-    assert later.listen(start=True).next_page(0.01) is None
+    assert later.follow_pages(start=True).next_page(0.01) is None
     with pytest.raises(weir.WeirError) as raised:
         later.pages()
     assert raised.value.code == "TOPIC_UNKNOWN"
@@ -184,7 +185,7 @@ def test_a_wait_ends_by_a_signal(topic: weir.Topic) -> None:
         with pytest.raises(KeyboardInterrupt):
             # On a busy machine, the signal may arrive before the wait begins.
             timer.start()
-            topic.listen().next_page(None)
+            topic.follow_pages().next_page(None)
     finally:
         timer.join()
         signal.signal(signal.SIGUSR1, before)
@@ -261,7 +262,7 @@ def test_threads_share_a_store(topic: weir.Topic) -> None:
 
 
 def test_a_reader_serves_one_thread(topic: weir.Topic) -> None:
-    reader = topic.listen()
+    reader = topic.follow_pages()
     begun = threading.Event()
     over = threading.Event()
 
@@ -294,7 +295,7 @@ def test_calls_of_a_closed_store_raise_closed(tmp_path: Path) -> None:
     topic = store.topic("t")
     topic.ensure()
     topic.put("k", "v")
-    reader, latest, keys = topic.listen(), topic.latest(), topic.keys()
+    reader, latest, keys = topic.follow_pages(), topic.latest(), topic.keys()
     group, session, query = topic.group("g"), store.session(bytes(range(16))), store.query("t")
     store.close()
     store.close()
@@ -334,7 +335,7 @@ import os, sys, weir
 store = weir.open(sys.argv[1], durability="memory", program="parent")
 topic = store.topic("t")
 topic.ensure()
-reader, latest, group = topic.listen(start=True), topic.latest(), topic.group("g")
+reader, latest, group = topic.follow_pages(start=True), topic.latest(), topic.group("g")
 session = store.session(bytes(range(16)))
 query = store.query("t")
 keys = topic.keys()
@@ -551,11 +552,11 @@ def test_records_are_read_without_pages(topic: weir.Topic) -> None:
     assert found == [0, 1, 2]
     assert [record.offset for record in topic.records(last=2)] == [3, 4]
     assert [record.key for record in topic.records(after=3)] == [b"2"]
-    tail = topic.tail(after=2, timeout=5.0)
+    tail = topic.follow(after=2, timeout=5.0)
     assert [next(tail).offset, next(tail).offset] == [3, 4]
     topic.put("late", "v").check()
     assert next(tail).key == b"late"
-    assert [record.offset for record in topic.tail(timeout=0.0)] == []
+    assert [record.offset for record in topic.follow(timeout=0.0)] == []
     with pytest.raises(weir.WeirError, match="one position"):
         topic.records(after=1, last=1)
 

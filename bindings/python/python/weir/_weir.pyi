@@ -456,7 +456,7 @@ class Topic:
         time_ms: int | None = None,
     ) -> Iterator[Record]:
         """Records up to the newest record: an iterator. Its start position is as for `pages`."""
-    def tail(
+    def follow(
         self,
         position: str | int | None = None,
         *,
@@ -466,8 +466,8 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> Iterator[Record]:
-        """Existing and new records: an iterator that waits, like `listen`."""
-    def listen(
+        """Existing and new records: an iterator that waits, like `follow_pages`."""
+    def follow_pages(
         self,
         position: str | int | None = None,
         *,

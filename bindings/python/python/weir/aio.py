@@ -4,7 +4,7 @@
         orders = store.topic("orders")
         await orders.ensure()
         verdict = await orders.put("4711", b'{"state":"open"}')
-        async for page in orders.listen(start=True, timeout=1.0):
+        async for page in orders.follow_pages(start=True, timeout=1.0):
             ...
 
 A write that waits occupies no thread. Reads run in up to 32 threads of this package. If the task of
@@ -316,7 +316,7 @@ class Topic:
             for record in page:
                 yield record
 
-    async def listen(
+    async def follow_pages(
         self,
         position: str | int | None = None,
         *,
@@ -326,9 +326,9 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[RecordPage]:
-        """Pages of existing and new records; see `weir.Topic.listen`."""
+        """Pages of existing and new records; see `weir.Topic.follow_pages`."""
         reader = await _pool.run(
-            self.blocking.listen,
+            self.blocking.follow_pages,
             position,
             after=after,
             last=last,
@@ -338,7 +338,7 @@ class Topic:
         while (page := await _repeat_until(reader.next_page, timeout)) is not None:
             yield page
 
-    async def tail(
+    async def follow(
         self,
         position: str | int | None = None,
         *,
@@ -348,8 +348,8 @@ class Topic:
         start: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[Record]:
-        """Existing and new records; see `weir.Topic.listen`."""
-        pages = self.listen(
+        """Existing and new records; see `weir.Topic.follow_pages`."""
+        pages = self.follow_pages(
             position, after=after, last=last, time_ms=time_ms, start=start, timeout=timeout
         )
         async for page in pages:
