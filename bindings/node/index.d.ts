@@ -301,7 +301,7 @@ export interface Position {
   end?: boolean
 }
 export interface From extends Position, Waiting {}
-export interface Listening extends From {
+export interface FollowOptions extends From {
   /** Ends after this time without a new record, in milliseconds. Default: never. */
   timeoutMs?: number
 }
@@ -472,9 +472,9 @@ export class Topic {
    * Pages of new records. By default, it starts after the newest record. The topic may be created later. To end a
    * generator that waits, abort its `signal`: its `return` waits for the next page.
    */
-  listen(options?: Listening | string | Int): AsyncGenerator<RecordPage, void>
-  /** The records of `listen`. */
-  tail(options?: Listening | string | Int): AsyncGenerator<Record, void>
+  followPages(options?: FollowOptions | string | Int): AsyncGenerator<RecordPage, void>
+  /** The records of `followPages`. */
+  follow(options?: FollowOptions | string | Int): AsyncGenerator<Record, void>
   /**
    * The current record of each key, in byte order and marked `replay`; then new records, until none arrives for
    * `timeoutMs` (0).

@@ -30,7 +30,7 @@ async function main() {
   }
   assert.deepStrictEqual(done.sort(), [0, 1, 2, 4])
 
-  for await (const page of store.topic('failed').listen({ after: 1, timeoutMs: 5000 })) {
+  for await (const page of store.topic('failed').followPages({ after: 1, timeoutMs: 5000 })) {
     // The reason of the failure comes before the original value.
     assert.strictEqual(page.at(0).get('$.reason'), 'cannot do this one')
     assert.strictEqual(page.at(1).get('$.job'), 3)

@@ -224,7 +224,7 @@ class Topic {
   async *records(options) {
     for await (const page of this.pages(options)) yield* page
   }
-  async *listen(options = {}) {
+  async *followPages(options = {}) {
     const from = start(options, 'end', ['signal', 'timeoutMs'], 'a listener')
     const reader = await this.#store._run((inner) => inner.reader(this.name, from, true))
     for (;;) {
@@ -234,8 +234,8 @@ class Topic {
       yield new RecordPage(table)
     }
   }
-  async *tail(options) {
-    for await (const page of this.listen(options)) yield* page
+  async *follow(options) {
+    for await (const page of this.followPages(options)) yield* page
   }
   async *latest({ timeoutMs = 0, signal, ...others } = {}) {
     known(others, [], 'a read of keys')

@@ -223,7 +223,7 @@ class Runner {
     const [name, count, ms] = rest.split(' ')
     const reader = this.readers.get(name)
     while (reader.unused.length < Number(count)) {
-      const iterator = reader.topic.listen({ ...reader.options, timeoutMs: Number(ms) })
+      const iterator = reader.topic.followPages({ ...reader.options, timeoutMs: Number(ms) })
       const { value: page } = await iterator.next()
       await iterator.return()
       if (!page) break

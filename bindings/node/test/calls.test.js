@@ -84,7 +84,7 @@ test('options that would be ignored are errors', async (t) => {
   await rejected(topic.put('k', 'v', { expects: [weir.expect.keyAbsent()] }), 'put has no option expects')
   await rejected(topic.transaction([{ ...weir.del('k'), if: 1 }]), 'delete has no option if')
   await rejected(collect(topic.records({ offset: 1 })), 'a read has no option offset')
-  await rejected(collect(topic.tail({ timeout: 1 })), 'a listener has no option timeout')
+  await rejected(collect(topic.follow({ timeout: 1 })), 'a listener has no option timeout')
   await rejected(topic.group('other', { lease: 1 }), 'a group has no option lease')
   await rejected(group.reset({ offset: 1 }), 'a position has no option offset')
   await rejected(topic.replace('', '', { expect: 'digest' }), 'a replacement has no option expect')

@@ -42,7 +42,7 @@ test('a killed leader loses no write, and a write is received before it is commi
   const topic = store.topic('orders')
   await topic.ensure()
   const session = await store.session(Buffer.alloc(16, 7))
-  const listening = topic.tail({ start: true, timeoutMs: 60_000 })
+  const listening = topic.follow({ start: true, timeoutMs: 60_000 })
   for (let n = 0; n < END; n++) {
     if (n === KILL) {
       check(await received(listening, KILL + 1), 1)

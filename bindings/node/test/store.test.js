@@ -149,7 +149,7 @@ test('more listeners than threads receive every record', async (t) => {
   const { topic } = await openStore(t)
   const received = Array.from({ length: 50 }, async () => {
     const found = []
-    for await (const record of topic.tail({ after: 1 })) {
+    for await (const record of topic.follow({ after: 1 })) {
       found.push(record.offset)
       if (found.length === 3) return found
     }
@@ -161,11 +161,11 @@ test('more listeners than threads receive every record', async (t) => {
 test('a signal or a timeout ends a wait', async (t) => {
   const { topic } = await openStore(t)
   const controller = new AbortController()
-  const listening = collect(topic.listen({ signal: controller.signal }))
+  const listening = collect(topic.followPages({ signal: controller.signal }))
   await topic.put('k', 'v')
   controller.abort()
   await assert.rejects(listening, { name: 'AbortError' })
-  assert.deepStrictEqual(await collect(topic.listen({ timeoutMs: 5 })), [])
+  assert.deepStrictEqual(await collect(topic.followPages({ timeoutMs: 5 })), [])
   await assert.rejects(topic.put('k', 'v', { signal: AbortSignal.abort() }), { name: 'AbortError' })
 })
 
@@ -204,7 +204,7 @@ test('one object serves one call at a time', async (t) => {
 
 test('calls of a closed store fail with CLOSED', async (t) => {
   const { directory, store, topic } = await openStore(t)
-  const listening = topic.listen({ start: true })
+  const listening = topic.followPages({ start: true })
   await listening.next()
   const [group, query] = [await topic.group('g'), await store.query('orders')]
   const session = await store.session(Buffer.alloc(16, 7))
@@ -552,7 +552,7 @@ test('a store at a server has the same interface', { skip: !process.env.WEIR_BIN
   assert.strictEqual((await collect(topic.records())).length, 101)
   const query = await store.query('orders', { where: '@.n >= 98', order: '$.n' })
   assert.deepStrictEqual((await collect(query)).map((item) => item.get('$.n')), [98, 99])
-  const listening = topic.tail({ timeoutMs: 30_000, after: 101 })
+  const listening = topic.follow({ timeoutMs: 30_000, after: 101 })
   const received = listening.next()
   await topic.append('later')
   assert.strictEqual((await received).value.text(), 'later')

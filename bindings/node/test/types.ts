@@ -9,7 +9,7 @@ async function uses(): Promise<void> {
   const offset: bigint = verdict.check().offset
   const ops: Op[] = [weir.put('a', '1'), weir.del('b'), weir.transaction([weir.put('c', '2')])]
   for (const one of await topic.batch(ops)) if (!one.valid) console.log(one.reason, one.detail?.actual)
-  for await (const page of topic.listen({ after: offset, signal: AbortSignal.timeout(10) })) {
+  for await (const page of topic.followPages({ after: offset, signal: AbortSignal.timeout(10) })) {
     for (const record of page) console.log(record.key.length, record.offset + 1n)
     page.release()
   }
