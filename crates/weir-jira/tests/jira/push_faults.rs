@@ -111,6 +111,7 @@ fn recovers(fault: &Value, count: u64) -> World {
     world.pull();
     queue(&world);
     queue_worklogs(&world);
+    world.outbox().delete("AA-5", false).unwrap();
     for (method, path) in [
         ("PUT", "/rest/api/3/issue/*"),
         ("POST", "/rest/api/3/issue"),
@@ -121,6 +122,7 @@ fn recovers(fault: &Value, count: u64) -> World {
         ("POST", "/rest/api/3/issueLink"),
         ("PUT", "/rest/api/3/issue/*/worklog/*"),
         ("DELETE", "/rest/api/3/issue/*/worklog/*"),
+        ("DELETE", "/rest/api/3/issue/*"),
     ] {
         world.fault(method, path, 1, count, fault);
     }
@@ -129,6 +131,7 @@ fn recovers(fault: &Value, count: u64) -> World {
     let worked = world.site_issue("AA-3")["fields"]["worklog"].clone();
     assert_eq!(worked["total"], 1);
     assert_eq!(worked["worklogs"][0]["timeSpentSeconds"], 7200);
+    assert!(!world.keys().contains(&"AA-5".to_owned()));
     world
 }
 
