@@ -7,7 +7,7 @@ import (
 )
 
 // Reader reads the records of a topic in order, each once. One goroutine at a time
-// may use it. For loops, use [Topic.Records] and [Topic.Listen], which need no Reader.
+// may use it. For loops, use [Topic.Records] and [Topic.Follow], which need no Reader.
 type Reader struct {
 	handle  readerHandle // never changes: the library rejects it after Close
 	closed  bool

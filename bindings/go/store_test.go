@@ -276,7 +276,7 @@ func TestAListenerReceivesNewRecordsUntilItsContextEnds(t *testing.T) {
 		news := store.Topic("news")
 		received, ended := make(chan string), make(chan error, 1)
 		go func() {
-			for record, err := range news.Listen(ctx, weir.FromStart()) {
+			for record, err := range news.Follow(ctx, weir.FromStart()) {
 				if err != nil {
 					ended <- err
 					return

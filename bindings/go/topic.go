@@ -209,9 +209,9 @@ func (t Topic) Pages(ctx context.Context, from From) iter.Seq2[*Page, error] {
 	return t.read(ctx, from, false)
 }
 
-// ListenPages is Pages, but waits for new records at the end, until the context ends;
+// FollowPages is Pages, but waits for new records at the end, until the context ends;
 // the last error is then that of the context. The topic may be created later.
-func (t Topic) ListenPages(ctx context.Context, from From) iter.Seq2[*Page, error] {
+func (t Topic) FollowPages(ctx context.Context, from From) iter.Seq2[*Page, error] {
 	return t.read(ctx, from, true)
 }
 
@@ -221,9 +221,9 @@ func (t Topic) Records(ctx context.Context, from From) iter.Seq2[Record, error] 
 	return recordsOf(t.read(ctx, from, false))
 }
 
-// Listen iterates over the records of [Topic.ListenPages]. Each record is valid within
+// Follow iterates over the records of [Topic.FollowPages]. Each record is valid within
 // the loop body only.
-func (t Topic) Listen(ctx context.Context, from From) iter.Seq2[Record, error] {
+func (t Topic) Follow(ctx context.Context, from From) iter.Seq2[Record, error] {
 	return recordsOf(t.read(ctx, from, true))
 }
 

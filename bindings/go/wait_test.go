@@ -155,8 +155,8 @@ func waitingCalls(t *testing.T, store *weir.Store) []waiting {
 			}
 			return nil
 		}, weir.ErrCancelled},
-		{"Topic.Listen", func(ctx context.Context) error {
-			for _, err := range topic.Listen(ctx, weir.FromStart()) {
+		{"Topic.Follow", func(ctx context.Context) error {
+			for _, err := range topic.Follow(ctx, weir.FromStart()) {
 				return err
 			}
 			return nil

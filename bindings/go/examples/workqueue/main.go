@@ -129,7 +129,7 @@ func settle(ctx context.Context, group *weir.Group, page *weir.Page, name string
 // second one is a copy of the job.
 func deadLetter(ctx context.Context, failed weir.Topic, results chan<- string) error {
 	var failure string
-	for record, err := range failed.Listen(ctx, weir.After(1)) {
+	for record, err := range failed.Follow(ctx, weir.After(1)) {
 		if err != nil {
 			return err
 		}

@@ -224,7 +224,7 @@ public record Topic(Weir store, String name) {
     }
 
     /** Copies of the records from a position on, including new ones. The topic may be created later. */
-    public Flow.Publisher<Stored> listen(From from) {
+    public Flow.Publisher<Stored> follow(From from) {
         return new RecordPublisher(this, from);
     }
 

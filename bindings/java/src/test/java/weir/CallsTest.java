@@ -202,7 +202,7 @@ class CallsTest {
         try (Weir store = Weir.open(directory, MEMORY)) {
             CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();
             CompletableFuture<Throwable> failed = new CompletableFuture<>();
-            store.topic("quiet").listen(From.start()).subscribe(new Flow.Subscriber<>() {
+            store.topic("quiet").follow(From.start()).subscribe(new Flow.Subscriber<>() {
                 @Override
                 public void onSubscribe(Flow.Subscription subscription) {
                     subscription.request(1);

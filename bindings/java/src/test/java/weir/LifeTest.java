@@ -380,7 +380,7 @@ class LifeTest {
             CountDownLatch two = new CountDownLatch(2);
             CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();
             CompletableFuture<Throwable> failed = new CompletableFuture<>();
-            topic.listen(From.start()).subscribe(new Flow.Subscriber<>() {
+            topic.follow(From.start()).subscribe(new Flow.Subscriber<>() {
                 @Override
                 public void onSubscribe(Flow.Subscription subscription) {
                     subscription.request(2);
@@ -417,7 +417,7 @@ class LifeTest {
         try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
             CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();
             CountDownLatch called = new CountDownLatch(1);
-            store.topic("quiet").listen(From.start()).subscribe(new Flow.Subscriber<>() {
+            store.topic("quiet").follow(From.start()).subscribe(new Flow.Subscriber<>() {
                 @Override
                 public void onSubscribe(Flow.Subscription subscription) {
                     subscription.request(Long.MAX_VALUE);
