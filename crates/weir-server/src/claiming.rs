@@ -17,7 +17,8 @@ use weir_core::{ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation};
 use weir_protocol::ANSWER_BYTES_MAX;
 use weir_store::{ClaimRequest, Claimed, StoreError};
 
-use crate::limits::budget::Reservation;
+use crate::limits::admission::COSTLY_CLAIMS_MAX;
+use crate::limits::budget::{BudgetExhausted, Reservation};
 use crate::security::Denied;
 use crate::security::{Principal, Right};
 use crate::shared::Shared;
@@ -51,8 +52,8 @@ pub(crate) struct Claim {
 pub(crate) enum ClaimFailure {
     /// The principal lacks the right, or has lost it since the request began.
     Denied(Denied),
-    /// The queue or the memory budget is full.
-    Busy,
+    /// Other requests use the queue or the memory.
+    Busy(BudgetExhausted),
     /// The store returned an error.
     Store(StoreError),
 }
@@ -78,11 +79,16 @@ impl Claim {
             .map_err(ClaimFailure::Denied)?;
         let bytes = self.max * RECORD_BYTES + CLAIM_BYTES;
         let permit = if shared.store.is_costly(&[self.step()]) {
-            shared.admission.admit_costly_claim()
+            let permit = shared.admission.admit_costly_claim();
+            permit.ok_or(BudgetExhausted {
+                text: "too many claims wait for costly calls of programs",
+                limit: COSTLY_CLAIMS_MAX,
+            })
         } else {
-            shared.admission.admit(bytes)
+            let permit = shared.admission.admit(bytes);
+            permit.ok_or_else(|| shared.admission.exhausted(false))
         };
-        let permit = permit.ok_or(ClaimFailure::Busy)?;
+        let permit = permit.map_err(ClaimFailure::Busy)?;
         let reservation = self.reserve().await?;
         let claim = Arc::clone(self);
         let claimed = tokio::task::spawn_blocking(move || {
@@ -117,7 +123,7 @@ impl Claim {
         let record = limits.key_bytes_max + limits.value_bytes_max + META_BYTES_MAX;
         let answers = &self.shared.admission.answers;
         let reservation = answers.reserve(record.max(ANSWER_BYTES_MAX)).await;
-        reservation.map_err(|_| ClaimFailure::Busy)
+        reservation.map_err(ClaimFailure::Busy)
     }
 
     /// Waits until another attempt may find records. `frontier` is the frontier of the last

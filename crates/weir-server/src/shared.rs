@@ -15,6 +15,7 @@ use crate::config::ServerConfig;
 use crate::connections::ConnectionTable;
 use crate::descriptors::Descriptors;
 use crate::limits::admission::{Admission, Permit};
+use crate::limits::budget::BudgetExhausted;
 use crate::limits::memory::MemoryLimits;
 use crate::limits::readers::Readers;
 use crate::metrics::Metrics;
@@ -120,14 +121,20 @@ impl Shared {
         node.map_or(Ok(()), |node| node.check_is_member())
     }
 
-    /// Admits intentions of this many bytes to their lane of the queue. `None`: the limit is
+    /// Admits intentions of this many bytes to their lane of the queue. Fails if the limit is
     /// reached.
-    pub(crate) fn admit(&self, intentions: &[Intention<'_>], bytes: usize) -> Option<Permit> {
-        if self.store.is_costly(intentions) {
+    pub(crate) fn admit(
+        &self,
+        intentions: &[Intention<'_>],
+        bytes: usize,
+    ) -> Result<Permit, BudgetExhausted> {
+        let is_costly = self.store.is_costly(intentions);
+        let permit = if is_costly {
             self.admission.admit_costly(bytes)
         } else {
             self.admission.admit(bytes)
-        }
+        };
+        permit.ok_or_else(|| self.admission.exhausted(is_costly))
     }
 
     /// Proposes intentions. The commit thread is woken at the end of this turn of the reactor.

@@ -325,7 +325,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_output_of_each_coding_is_reserved() {
-        let budget = MemoryBudget::new(4 << 20, 0);
+        let budget = MemoryBudget::new("", 4 << 20, 0);
         let _held = budget.try_reserve(2 << 20).unwrap();
         for (codings, fits) in [("gzip", true), ("gzip, gzip", false)] {
             let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: {codings}\r\n\r\n");

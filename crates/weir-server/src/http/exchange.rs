@@ -141,9 +141,10 @@ pub(crate) fn too_large(max: usize, reservation: &Reservation) -> Problem {
     }
 }
 
-/// The problem of a request for which there is no memory.
-pub(crate) fn busy(_: BudgetExhausted) -> Problem {
-    Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
+/// The problem of a request for which other requests leave no capacity.
+pub(crate) fn busy(exhausted: BudgetExhausted) -> Problem {
+    let problem = Problem::new(Kind::Busy, exhausted.text).code(ErrorCode::Busy);
+    problem.number("limit", exhausted.limit as u64)
 }
 
 /// The problem of a request whose body does not arrive.

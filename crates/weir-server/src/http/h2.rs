@@ -118,6 +118,7 @@ async fn answer<R: Responder + Unpin + 'static>(
         && !open.admit(admission)
     {
         let many = Problem::new(Kind::Busy, "too many streams of all connections");
+        let many = many.number("limit", admission.limits().streams as u64);
         return respond(responder, responder.refuse_with(many), open);
     }
     let (parts, body) = request.into_parts();

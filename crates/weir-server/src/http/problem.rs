@@ -91,7 +91,7 @@ problems! {
     Internal = 500 "internal", "An internal error occurred.";
     Store = 500 "store", "The store failed.";
     Unsupported = 501 "unsupported", "This server does not support the request.";
-    Busy = 503 "busy", "The queue of the store is full.";
+    Busy = 503 "busy", "The server is at a limit of its capacity.";
     NoLeader = 503 "no-leader", "The cluster has no leader at present.";
     Draining = 503 "draining", "The server is shutting down.";
     Opening = 503 "opening", "The server is opening its store.";

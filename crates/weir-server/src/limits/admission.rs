@@ -16,8 +16,14 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_store::Proposal;
 
-use crate::limits::budget::MemoryBudget;
+use crate::limits::budget::{BudgetExhausted, MemoryBudget};
 use crate::limits::memory::MemoryLimits;
+
+/// Texts for clients when a limit is reached.
+const BODIES_USED_UP: &str = "the memory for incomplete bodies is used up (bodies_budget)";
+pub(crate) const ANSWERS_USED_UP: &str = "the memory for responses is used up (answers_budget)";
+pub(crate) const LISTENERS_USED_UP: &str =
+    "the memory for keys and queries of listeners is used up (answers_budget)";
 
 /// Maximum number of claims of groups that wait for costly calls; each one occupies a thread.
 pub(crate) const COSTLY_CLAIMS_MAX: usize = 64;
@@ -145,9 +151,9 @@ impl Admission {
             priority: Arc::default(),
             costly_priority: Arc::default(),
             costly_claims: Arc::default(),
-            bodies: MemoryBudget::new(limits.bodies, limits.small),
-            answers: MemoryBudget::new(limits.answers, limits.small),
-            listeners: MemoryBudget::new(limits.answers, limits.small),
+            bodies: MemoryBudget::new(BODIES_USED_UP, limits.bodies, limits.small),
+            answers: MemoryBudget::new(ANSWERS_USED_UP, limits.answers, limits.small),
+            listeners: MemoryBudget::new(LISTENERS_USED_UP, limits.answers, limits.small),
             streams: Arc::default(),
             compiles: Arc::new(Semaphore::new(COMPILES_MAX)),
         }
@@ -167,6 +173,21 @@ impl Admission {
     /// As `admit`, for a write that the store would queue after costly calls (`Store::is_costly`).
     pub(crate) fn admit_costly(&self, bytes: usize) -> Option<Permit> {
         admit(&self.costly, bytes, self.limits.costly)
+    }
+
+    /// The error of a write that a lane does not admit.
+    pub(crate) fn exhausted(&self, is_costly: bool) -> BudgetExhausted {
+        if is_costly {
+            BudgetExhausted {
+                text: "too many bytes of writes wait for costly calls of programs",
+                limit: self.limits.costly,
+            }
+        } else {
+            BudgetExhausted {
+                text: "too many bytes of writes wait for the store",
+                limit: self.limits.writes,
+            }
+        }
     }
 
     /// Takes the priority of a lane for a write that was refused several times. `None`: another write

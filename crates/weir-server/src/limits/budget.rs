@@ -18,9 +18,14 @@ const UNIT_BYTES: usize = 1 << 10;
 /// Longest wait for a reservation.
 const WAIT: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 2000 });
 
-/// The budget did not have enough free memory in time.
+/// Other requests use all of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BudgetExhausted;
+pub(crate) struct BudgetExhausted {
+    /// Which limit is reached, for the client.
+    pub(crate) text: &'static str,
+    /// The limit, in bytes or as a number.
+    pub(crate) limit: usize,
+}
 
 /// A maximum number of bytes in use at a time. Clones share it.
 #[derive(Clone, Debug)]
@@ -28,16 +33,20 @@ pub(crate) struct MemoryBudget {
     units: Arc<Semaphore>,
     units_max: u32,
     small_bytes: usize,
+    /// Text of the error when the budget is used up.
+    used_up: &'static str,
 }
 
 impl MemoryBudget {
     /// Creates a budget of `max` bytes. Requests of up to `small_bytes` need no reservation.
-    pub(crate) fn new(max: usize, small_bytes: usize) -> Self {
+    /// `used_up` is the text of the error when the budget is used up.
+    pub(crate) fn new(used_up: &'static str, max: usize, small_bytes: usize) -> Self {
         let units = (max / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(1 << 31));
         Self {
             units: Arc::new(Semaphore::new(units)),
             units_max: u32::try_from(units).unwrap_or(u32::MAX),
             small_bytes,
+            used_up,
         }
     }
 
@@ -68,6 +77,13 @@ impl MemoryBudget {
         let mut reservation = Reservation::all_counted(self);
         reservation.cover(bytes).await?;
         Ok(reservation)
+    }
+
+    fn exhausted(&self) -> BudgetExhausted {
+        BudgetExhausted {
+            text: self.used_up,
+            limit: self.max(),
+        }
     }
 
     fn units(&self, bytes: usize) -> u32 {
@@ -166,13 +182,14 @@ impl Reservation {
         let Some(budget) = &self.budget else {
             return Ok(());
         };
+        let exhausted = budget.exhausted();
         let wait = Arc::clone(&budget.units).acquire_many_owned(more);
         match tokio::time::timeout(WAIT, wait).await {
             Ok(Ok(permit)) => {
                 self.add(permit, bytes);
                 Ok(())
             }
-            _ => Err(BudgetExhausted),
+            _ => Err(exhausted),
         }
     }
 
@@ -254,14 +271,14 @@ impl<R> AsRef<[u8]> for Attached<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BudgetExhausted, MemoryBudget, Reservation};
+    use super::{MemoryBudget, Reservation};
 
     const SMALL: usize = 16 << 10;
     const MAX: usize = 1 << 20;
 
     #[tokio::test]
     async fn large_requests_reserve_and_release() {
-        let budget = MemoryBudget::new(MAX, SMALL);
+        let budget = MemoryBudget::new("it is used up", MAX, SMALL);
         let mut body = Reservation::new(&budget);
         assert_eq!(body.cover(SMALL).await, Ok(()));
         assert!(!body.is_held());
@@ -270,7 +287,9 @@ mod tests {
         assert!(budget.used() > SMALL);
         assert!(budget.try_reserve(MAX).is_none());
         // A wait that times out leaves the reservation unchanged.
-        assert_eq!(budget.reserve(MAX).await.err(), Some(BudgetExhausted));
+        let error = budget.reserve(MAX).await.err();
+        let error = error.map(|error| (error.text, error.limit));
+        assert_eq!(error, Some(("it is used up", MAX)));
         body.shrink(SMALL);
         assert_eq!(budget.used(), 0);
         assert!(
@@ -281,7 +300,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_keep_their_reservation() {
-        let budget = MemoryBudget::new(MAX, SMALL);
+        let budget = MemoryBudget::new("it is used up", MAX, SMALL);
         let mut answer = Reservation::new(&budget);
         assert!(answer.try_cover(MAX));
         let bytes = answer.attach(vec![0; MAX / 2].into());

@@ -34,6 +34,7 @@ pub(crate) struct Readers(Arc<Threads>);
 #[derive(Debug)]
 struct Threads {
     permits: Arc<Semaphore>,
+    count: usize,
     handle: Handle,
     /// Runs only blocking work. `None` while it is dropped.
     runtime: Option<Runtime>,
@@ -62,6 +63,7 @@ impl Readers {
             .build()?;
         Ok(Self(Arc::new(Threads {
             permits: Arc::new(Semaphore::new(count)),
+            count,
             handle: runtime.handle().clone(),
             runtime: Some(runtime),
         })))
@@ -74,7 +76,7 @@ impl Readers {
     /// [`BudgetExhausted`] if none is free within two seconds.
     pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
         let permit = tokio::time::timeout(WAIT, self.permit_without_deadline()).await;
-        permit.unwrap_or(Err(BudgetExhausted))
+        permit.unwrap_or(Err(self.exhausted()))
     }
 
     /// As `permit`, without a deadline: for requests that wait for records anyway. The semaphore is
@@ -84,7 +86,14 @@ impl Readers {
     ) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
         let permits = Arc::clone(&self.0.permits);
         let permit = permits.acquire_owned().await;
-        permit.map_err(|_| BudgetExhausted)
+        permit.map_err(|_| self.exhausted())
+    }
+
+    fn exhausted(&self) -> BudgetExhausted {
+        BudgetExhausted {
+            text: "too many reads of other requests are in progress",
+            limit: self.0.count,
+        }
     }
 
     /// Runs `work` on one of the threads. It starts at once if the caller holds a permit.
@@ -114,13 +123,13 @@ fn lower_priority() {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{BudgetExhausted, Readers};
+    use super::Readers;
 
     #[tokio::test]
     async fn a_wait_for_a_permit_times_out_and_later_work_runs() {
         let readers = Readers::new(1).unwrap();
         let first = readers.permit().await.unwrap();
-        assert_eq!(readers.permit().await.unwrap_err(), BudgetExhausted);
+        assert_eq!(readers.permit().await.unwrap_err().limit, 1);
         drop(first);
         let _second = readers.permit().await.unwrap();
         assert_eq!(readers.run(|| 7).await.unwrap(), 7);

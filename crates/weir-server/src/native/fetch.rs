@@ -430,7 +430,7 @@ mod tests {
     async fn a_connection_runs_one_filter_task_at_a_time_and_can_stop_it() {
         let permits = Arc::new(Semaphore::new(2));
         let [mut one, mut other] = [0; 2].map(|_| {
-            let budget = MemoryBudget::new(1 << 20, 1 << 10);
+            let budget = MemoryBudget::new("", 1 << 20, 1 << 10);
             Fetch::new(Arc::clone(&permits), Readers::new(2).unwrap(), budget)
         });
         let first = work(&mut one, 1);

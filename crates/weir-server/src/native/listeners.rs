@@ -20,6 +20,7 @@ use super::marks::ProgressMarks;
 use super::pushdown::{Ending, Filter, FilterResult, LatestKeys, Pushdown};
 use super::refuse::{self, Refused};
 use crate::limits::BLOCK_BYTES_FREE;
+use crate::limits::admission::LISTENERS_USED_UP;
 use crate::limits::budget::Reservation;
 use crate::shared::Shared;
 
@@ -213,7 +214,7 @@ impl Listeners {
     ) -> Result<Message<'static>, Refused> {
         let texts = self.check_limits(listen)?;
         if !self.reservation.try_cover(self.memory() + texts.memory()) {
-            return Err(Refused::plain(ErrorCode::Busy));
+            return Err(Refused::new(ErrorCode::Busy, LISTENERS_USED_UP));
         }
         let added = self.add_reserved(store, tag, listen, texts, start);
         // The listener may have been refused.

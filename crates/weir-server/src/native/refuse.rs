@@ -6,6 +6,7 @@ use weir_protocol::{Encoder, Message, Packet, RefusalMessage, TEXT_BYTES_MAX};
 use weir_store::StoreError;
 
 use crate::cluster::ClientAddresses;
+use crate::limits::budget::BudgetExhausted;
 
 /// First pause before a client looks for a leader again: about the time of a transfer of
 /// leadership. A client doubles it, up to 100 ms.
@@ -33,6 +34,13 @@ impl Refused {
     /// Creates a refusal with the sentence of its code.
     pub(super) fn plain(code: ErrorCode) -> Self {
         Self::new(code, code.sentence())
+    }
+
+    /// Creates the refusal of a request for which other requests leave no capacity.
+    pub(super) fn exhausted(exhausted: BudgetExhausted) -> Self {
+        let mut refused = Self::new(ErrorCode::Busy, exhausted.text);
+        refused.message.limit = Some(exhausted.limit as u64);
+        refused
     }
 
     /// Makes the refusal close the connection.

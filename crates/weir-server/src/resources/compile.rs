@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
-use weir_core::{CodeHash, ErrorCode, Expect, Intention, Operation, TopicOptions};
+use weir_core::{CodeHash, Expect, Intention, Operation, TopicOptions};
 
 use super::problems;
 use super::propose;
 use super::session::Session;
+use crate::http::exchange::busy;
 use crate::http::offload;
-use crate::http::problem::{Kind, Problem};
+use crate::http::problem::Problem;
+use crate::limits::admission::COMPILES_MAX;
+use crate::limits::budget::BudgetExhausted;
 use crate::queued_write::QueuedWrite;
 use crate::resources::context::{Call, Edge};
 
@@ -52,7 +55,7 @@ pub(crate) async fn propose(
     edge.allow(call, std::slice::from_ref(intention))
         .map_err(|(_, problem)| problem)?;
     let compile_permit = edge.shared.admission.wait_to_compile().await;
-    let compile_permit = compile_permit.ok_or_else(busy)?;
+    let compile_permit = compile_permit.ok_or_else(compiles_others)?;
     let (code, args) = (code.to_vec(), args.to_vec());
     let (topic, principal) = (intention.topic.to_owned(), intention.principal.to_vec());
     let shared = Arc::clone(&edge.shared);
@@ -82,7 +85,7 @@ pub(crate) async fn propose(
             ..Intention::new(&topic, operation)
         };
         let permit = shared.admit(std::slice::from_ref(&intention), intention.size_hint());
-        let permit = permit.ok_or_else(busy)?;
+        let permit = permit.map_err(busy)?;
         let proposal = shared.store.propose(&[intention]);
         let proposal = proposal.map_err(|error| problems::of_store(&error))?;
         let mut queued = QueuedWrite::new(&shared.admission, proposal, permit);
@@ -92,6 +95,10 @@ pub(crate) async fn propose(
     .await
 }
 
-fn busy() -> Problem {
-    Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
+/// The problem of a program for which there is no permit to compile.
+fn compiles_others() -> Problem {
+    busy(BudgetExhausted {
+        text: "the server compiles programs of other requests",
+        limit: COMPILES_MAX,
+    })
 }

@@ -26,6 +26,7 @@ use super::execute::{execute_plain, json_object};
 use super::records::{self, Fields};
 use super::route::Resource;
 use crate::claiming::{Claim, ClaimFailure, reason};
+use crate::http::exchange::busy;
 use crate::http::head::FieldName;
 use crate::http::json::{Number, Object, some};
 use crate::http::offload;
@@ -936,9 +937,7 @@ pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
             .await
             .map_err(|error| match error {
                 ClaimFailure::Denied(denied) => denial(denied, &claim.topic),
-                ClaimFailure::Busy => {
-                    Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
-                }
+                ClaimFailure::Busy(exhausted) => busy(exhausted),
                 ClaimFailure::Store(error) => problems::of_store(&error),
             });
         let (result, reservation) = attempt?;

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use weir_store::TopicReader;
 
+use crate::limits::admission::ANSWERS_USED_UP;
 use crate::limits::budget::{MemoryBudget, Reservation};
 use crate::limits::{
     JOINT_WAKE_PAUSE_MS_MAX, JOINT_WAKE_PAUSE_US, JOINT_WAKE_TAILS_MIN, SHARED_PIECES,
@@ -99,7 +100,7 @@ impl Hub {
         Self {
             shared,
             topics: Arc::default(),
-            pieces: MemoryBudget::new(bytes, 0),
+            pieces: MemoryBudget::new(ANSWERS_USED_UP, bytes, 0),
         }
     }
 

@@ -12,6 +12,7 @@ use weir_core::limits::{ONCE_IDS_MAX, SESSIONS_MAX};
 use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
 use weir_store::StoreError;
 
+use crate::http::exchange::busy;
 use crate::http::problem::{self, Kind, Problem};
 use crate::limits::KEYS_FULL_RETRY_MS;
 use crate::queued_write::QueuedWrite;
@@ -91,10 +92,7 @@ fn charged(edge: &Edge, call: &Call, queued: QueuedWrite) -> QueuedWrite {
 fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<QueuedWrite, RefusedProposal> {
     let bytes = intentions.iter().map(Intention::size_hint).sum();
     let permit = edge.shared.admit(intentions, bytes);
-    let permit = permit.ok_or_else(|| {
-        let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
-        Box::new((None, busy.code(ErrorCode::Busy)))
-    })?;
+    let permit = permit.map_err(|exhausted| Box::new((None, busy(exhausted))))?;
     let proposal = edge.shared.propose(intentions).map_err(|error| {
         let index = match error {
             StoreError::Refused { index, .. } => Some(index),

@@ -86,6 +86,10 @@ fn unfinished_request_bodies_are_bounded() {
         has_reply.then(|| client.reply(false))
     });
     for reply in replies {
+        let json = reply.json();
+        let text = json["detail"].as_str().unwrap_or_default();
+        assert!(text.contains("bodies_budget"), "{text}");
+        assert!(json["limit"].is_u64(), "{json}");
         assert_eq!((reply.status, &*reply.problem()), (503, "busy"));
         assert!(reply.get("retry-after").is_some());
     }

@@ -290,7 +290,7 @@ async fn run(
         let claimed = claim.try_claim(claim_result).await;
         let (mut result, mut reservation) = claimed.map_err(|error| match error {
             ClaimFailure::Denied(denied) => guard::refused(denied, &claim.topic),
-            ClaimFailure::Busy => Refused::plain(ErrorCode::Busy),
+            ClaimFailure::Busy(exhausted) => Refused::exhausted(exhausted),
             ClaimFailure::Store(error) => refuse::of_store(&error),
         })?;
         let is_over = Instant::now() >= claim.deadline || *closing.borrow();

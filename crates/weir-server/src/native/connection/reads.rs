@@ -382,7 +382,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(T, OwnedSemaphorePermit), Refused> {
         let readers = &self.port.shared.readers;
         let permit = readers.permit().await;
-        let permit = permit.map_err(|_| Refused::plain(ErrorCode::Busy))?;
+        let permit = permit.map_err(Refused::exhausted)?;
         let store = Arc::clone(&self.port.shared.store);
         let reserved = self.out.take_reserved();
         let read = readers.run(move || (work(&store), permit, reserved)).await;

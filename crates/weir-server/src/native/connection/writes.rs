@@ -213,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Some(permit);
         }
         drop(permit);
-        let permit = self.port.shared.admit(intentions, size);
+        let permit = self.port.shared.admit(intentions, size).ok();
         self.waits_for_costly = is_costly && permit.is_none();
         permit
     }

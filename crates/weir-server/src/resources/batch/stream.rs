@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::http::exchange::{Input, body_problem, busy};
 use crate::http::problem::Problem;
-use crate::limits::budget::{BudgetExhausted, Reservation};
+use crate::limits::budget::Reservation;
 use crate::resources::framing::Framing;
 
 /// Reads the items of a body that is still arriving. Holds one item and the bytes that arrived with
@@ -73,14 +73,8 @@ impl ItemStream<'_> {
                     source.require_minimum_rate(is_large);
                     let piece = source.next().await.map_err(body_problem)?;
                     let more = piece.as_ref().map_or(0, Bytes::len);
-                    if self
-                        .reservation
-                        .cover(seen + more + pending_bytes)
-                        .await
-                        .is_err()
-                    {
-                        return Err(busy(BudgetExhausted));
-                    }
+                    let covered = self.reservation.cover(seen + more + pending_bytes).await;
+                    covered.map_err(busy)?;
                     piece
                 }
             };

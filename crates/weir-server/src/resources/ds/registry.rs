@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use weir_core::{Compaction, Intention, Operation, TopicOptions};
 use weir_store::{Store, StoreError};
 
+use crate::http::exchange::busy;
 use crate::http::problem::{Kind, Problem};
 use crate::queued_write::QueuedWrite;
 use crate::resources::context::Edge;
@@ -182,7 +183,7 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     }
     let bytes = intentions.iter().map(Intention::size_hint).sum();
     let permit = edge.shared.admission.admit(bytes);
-    let permit = permit.ok_or_else(|| Problem::new(Kind::Busy, ""))?;
+    let permit = permit.ok_or_else(|| busy(edge.shared.admission.exhausted(false)))?;
     let proposal = store.propose_own(&intentions);
     let proposal = proposal.map_err(|error| problems::of_store(&error))?;
     drop(intentions);

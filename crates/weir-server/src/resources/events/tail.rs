@@ -23,7 +23,7 @@ use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::offset_of;
 use crate::http::reply::{Body, Boxed, Reply, Source};
-use crate::limits::budget::{BudgetExhausted, Reservation};
+use crate::limits::budget::Reservation;
 use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
 use crate::resources::context::{Call, Edge};
 use crate::resources::hub::{Form, Piece};
@@ -264,9 +264,9 @@ impl Tail {
             if !out.is_empty() {
                 break;
             }
-            while reservation.cover(bytes).await.is_err() {
+            while let Err(exhausted) = reservation.cover(bytes).await {
                 if self.live.is_draining() || self.live.is_old() {
-                    return Err(busy(BudgetExhausted));
+                    return Err(busy(exhausted));
                 }
             }
         }
