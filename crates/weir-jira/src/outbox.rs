@@ -153,7 +153,7 @@ impl<'a> Outbox<'a> {
     }
 
     /// The current version of an issue with pending operations applied, as the base of an edit.
-    /// Pass it to [`edit_from`](Self::edit_from) or [`edit_comment_from`](Self::edit_comment_from).
+    /// Pass it to [`edit_from`](Self::edit_from) or another function whose name ends with `_from`.
     pub fn edit_base(&self, key: &str) -> Result<EditBase> {
         let Target { issue, unread, .. } = self.find_target(key)?;
         Ok(EditBase { issue, unread })
