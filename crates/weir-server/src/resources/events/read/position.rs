@@ -70,8 +70,8 @@ pub(crate) async fn seek(mut reader: TopicReader, from: ReadFrom) -> Result<Topi
     .await
 }
 
-/// Returns a reader at the start of the read. It continues after `resumed`, if the client names the
-/// last record that it received; the position in the query is the start of the first read then.
+/// Returns a reader at the start of the read. If the client names the last record that it received,
+/// the read continues after `resumed`: the position in the query is where its first read began.
 pub(crate) async fn start(
     edge: &Arc<Edge>,
     call: &Call,
