@@ -277,9 +277,11 @@ impl Admission {
         ]
     }
 
-    /// Whether the store has work to do, apart from costly calls.
+    /// Whether the store has work to do, apart from costly calls. While a program is compiled, its
+    /// write is admitted, but the store does not have it yet.
     pub(crate) fn is_busy(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) > 0
+        let compiles = self.compiles.available_permits() < COMPILES_MAX;
+        self.bytes.load(Ordering::Relaxed) > 0 && !compiles
     }
 
     /// Bytes of proposals in progress.
@@ -363,6 +365,18 @@ mod tests {
         );
         drop(permits);
         assert!(admission.admit_compile().is_some());
+    }
+
+    /// Otherwise, a long compilation would stop the heartbeats of a server without other writes.
+    #[test]
+    fn a_compilation_is_no_work_of_the_store() {
+        let admission = Admission::default();
+        let write = admission.admit(1);
+        assert!(write.is_some() && admission.is_busy());
+        let compilation = admission.admit_compile();
+        assert!(!admission.is_busy());
+        drop(compilation);
+        assert!(admission.is_busy());
     }
 
     #[test]
