@@ -1,8 +1,8 @@
 //! Conversions of numbers that always fit, and parts of buffers that always exist.
 //!
-//! Another limit or rule guarantees it, and each call names this limit or rule. A number that does
-//! not fit, or a range outside of its buffer, is a bug in Weir: it causes a panic, so that no wrong
-//! number and no empty value gets into a log or a table.
+//! Another limit or rule guarantees that a number fits and that a part exists; each call names this
+//! limit or rule. Anything else is a bug in Weir, which causes a panic, so that no wrong number and
+//! no empty value gets into a log or a table.
 
 use std::slice::SliceIndex;
 
