@@ -123,11 +123,12 @@ impl PriorityTimes {
         is_free
     }
 
-    /// Ends the priority. The next write can take it after a pause of equal length, so that writes
-    /// without it are admitted for half of the time.
+    /// Ends the priority. The next write can take it after a pause of three times its length, so
+    /// that other writes are admitted for most of the time.
     fn end(&mut self, now: Instant) {
         if let Some(since) = self.since.take() {
-            self.next = now.checked_add(now.saturating_duration_since(since));
+            let held = now.saturating_duration_since(since);
+            self.next = now.checked_add(held.saturating_mul(3));
         }
     }
 }
@@ -418,14 +419,14 @@ mod tests {
     }
 
     #[test]
-    fn writes_have_priority_for_at_most_half_of_the_time() {
+    fn writes_have_priority_for_at_most_a_quarter_of_the_time() {
         let start = Instant::now();
         let seconds = |n| start + Duration::from_secs(n);
         let mut times = PriorityTimes::default();
         assert!(times.begin(start));
         assert!(!times.begin(seconds(4)));
         times.end(seconds(5));
-        assert!(!times.begin(seconds(9)));
-        assert!(times.begin(seconds(10)));
+        assert!(!times.begin(seconds(19)));
+        assert!(times.begin(seconds(20)));
     }
 }
