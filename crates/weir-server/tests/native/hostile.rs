@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
 use weir_core::{ClientId, ErrorCode, Intention, Operation, Outcome, TopicOptions};
+use weir_core::{GroupMode, GroupSetup, GroupStep};
 use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet, PushdownQuery};
+use weir_protocol::{CLAIM_WAIT_MS_MAX, CLAIMS_MAX, GroupClaim, LISTENERS_MAX};
 use weir_server::{Rate, Size};
 
 use crate::hold::BlockedThread;
-use crate::peer::{CLIENT, Peer, TEST_TIMEOUT, World, puts};
+use crate::peer::{CLIENT, Peer, ReceivedPacket, TEST_TIMEOUT, World, puts};
 
 #[test]
 fn refusals_queued_behind_a_write_are_bounded() {
@@ -481,4 +483,52 @@ fn the_texts_of_all_listeners_of_a_connection_are_bounded() {
         Message::End { .. }
     ));
     assert_eq!(listen(&mut peer, "more"), None);
+}
+
+#[test]
+fn the_listeners_and_claims_of_a_connection_are_limited() {
+    let world = World::new();
+    world.create("t");
+    // After the record of the creation.
+    let setup = GroupSetup {
+        start: 1,
+        ..GroupSetup::new(GroupMode::Shared)
+    };
+    let step = GroupStep::Open(setup);
+    let open = Operation::Cursor { group: "g", step };
+    let opened = world.store.propose(&[Intention::new("t", open)]);
+    opened.unwrap().wait().unwrap();
+    let refused = |got: &ReceivedPacket| {
+        let refusal = got.refusal();
+        (refusal.code(), refusal.limit)
+    };
+    let over = |limit: usize| (Some(ErrorCode::TooLarge), Some(limit as u64));
+    let mut greedy = world.plain();
+    for number in 0..=LISTENERS_MAX {
+        let tag = format!("l{number}");
+        greedy.send(&Packet::tagged(tag.as_bytes(), Message::Listen(listen())));
+        let got = greedy.next().unwrap();
+        if number == LISTENERS_MAX {
+            assert_eq!(refused(&got), over(LISTENERS_MAX));
+        } else {
+            assert!(matches!(got.packet().message, Message::Listening { .. }));
+        }
+    }
+    let claim = Message::GroupClaim(GroupClaim {
+        topic: "t",
+        group: "g",
+        member: b"m",
+        max: 1,
+        wait_ms: CLAIM_WAIT_MS_MAX,
+        lease_ms: 0,
+    });
+    for number in 0..=CLAIMS_MAX {
+        let tag = format!("c{number}");
+        greedy.send(&Packet::tagged(tag.as_bytes(), claim));
+    }
+    // The other claims wait for a record.
+    assert_eq!(refused(&greedy.next().unwrap()), over(CLAIMS_MAX));
+    let mut other = world.plain();
+    other.send_puts(ClientId::NONE, "t", 0, 1);
+    assert!(matches!(other.outcomes(1)[0], (_, Outcome::Committed(_))));
 }
