@@ -23,7 +23,7 @@ use weir_store::{Store, StoreError};
 
 use super::moment::{now_ms, rfc3339};
 use super::rate::{Bucket, SECOND_NS};
-use crate::limits::admission::Admission;
+use crate::limits::admission::{Admission, NextWrite};
 
 /// Name of the topic.
 pub const AUDIT_TOPIC: &str = ".weir.audit";
@@ -238,11 +238,21 @@ impl Audit {
         values: &[Vec<u8>],
     ) -> Result<(), StoreError> {
         let bytes = values.iter().map(Vec::len).sum();
+        // Other writes could take all released bytes, so the notes take priority.
+        let mut next: Option<NextWrite> = None;
         let permit = loop {
-            match admission.admit(bytes) {
-                Some(permit) => break permit,
-                None => tokio::time::sleep(BUSY_PAUSE).await,
+            let admitted = match next.take() {
+                Some(waiting) => waiting.admit().map_err(Some),
+                None => {
+                    let permit = admission.admit(bytes);
+                    permit.ok_or_else(|| admission.take_priority(bytes, false))
+                }
+            };
+            match admitted {
+                Ok(permit) => break permit,
+                Err(waiting) => next = waiting,
             }
+            tokio::time::sleep(BUSY_PAUSE).await;
         };
         let mut options = TopicOptions::default();
         options.retention.age_ms = Some(AGE_MS);
@@ -276,6 +286,9 @@ fn encode(note: &Note) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::pin::pin;
+    use std::task::Poll;
 
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
@@ -356,5 +369,29 @@ mod tests {
         // After a pause, the lines of one second more are written at once.
         assert_eq!(lines.count(), 2 * (LOST_LINES_A_SECOND + 1));
         assert_eq!(audit.lost(), 1_200);
+    }
+
+    #[tokio::test]
+    async fn notes_are_written_although_other_writes_take_all_released_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), &OpenOptions::default()).unwrap();
+        let (admission, audit) = (Admission::default(), Audit::new());
+        let writes_max = admission.limits().writes;
+        let others = admission.admit(writes_max);
+        assert!(others.is_some());
+        let values = [b"{}".to_vec()];
+        let mut written = pin!(audit.write(&store, &admission, &values));
+        let waits = std::future::poll_fn(|context| {
+            let polled = written.as_mut().poll(context);
+            Poll::Ready(polled.is_pending())
+        });
+        assert!(waits.await);
+        drop(others);
+        assert!(
+            admission.admit(writes_max).is_none(),
+            "the notes come first"
+        );
+        written.await.unwrap();
+        assert_eq!(audit.written(), 1);
     }
 }
