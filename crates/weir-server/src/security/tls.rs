@@ -145,8 +145,18 @@ impl Tls {
     /// Parses the current files without applying them. Malformed files are not read again until
     /// they change.
     pub(crate) fn load(&self, now_ms: u64) -> Result<TlsConfigs, TlsError> {
+        let has_changed = self.has_changed();
         self.stamps.record(self.files.paths());
-        read(&self.files, now_ms)
+        match read(&self.files, now_ms) {
+            // The served certificate has expired since. That must not prevent a reload of the
+            // identities, for example after a revocation.
+            Err(TlsError::Expired { expired_ms, .. })
+                if !has_changed && expired_ms == self.configs().expires_ms =>
+            {
+                Ok(self.configs())
+            }
+            loaded => loaded,
+        }
     }
 
     /// Applies a configuration to new connections.
@@ -430,4 +440,52 @@ fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
         })?;
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Writes a certificate that has expired, and its key.
+    fn write_expired(files: &TlsFiles) {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        for (path, text) in [
+            (&files.certificate, certificate.pem()),
+            (&files.key, key.serialize_pem()),
+        ] {
+            let new_path = path.with_extension("new");
+            fs::write(&new_path, text).unwrap();
+            fs::set_permissions(&new_path, Permissions::from_mode(0o600)).unwrap();
+            fs::rename(&new_path, path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_served_certificate_that_expires_does_not_prevent_a_reload() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = TlsFiles {
+            certificate: folder.path().join("server.pem"),
+            key: folder.path().join("server.key"),
+            client_authority: None,
+            client: ClientCertificates::Off,
+            tls12: false,
+        };
+        write_expired(&files);
+        let served = Tls::read(files.clone(), 0).unwrap();
+        let later_ms = served.configs().expires_ms + 1;
+        assert!(served.load(later_ms).is_ok());
+        // An expired certificate is not accepted as a new one.
+        write_expired(&files);
+        let error = served.load(later_ms).unwrap_err();
+        assert!(matches!(error, TlsError::Expired { .. }), "{error}");
+    }
 }
