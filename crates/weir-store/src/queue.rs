@@ -822,8 +822,16 @@ impl Queue {
     /// Counts a batch that a log provider has completed. `slow_time` is the time of the apply of a
     /// batch of the slow lane; zero if it was not applied.
     pub(crate) fn completed(&self, slow_time: Option<Duration>) {
-        self.inner.lock().in_flight.remove(slow_time);
-        self.work.notify_one();
+        let mut inner = self.inner.lock();
+        inner.in_flight.remove(slow_time);
+        // With nothing to do, the commit thread would only sleep again.
+        let has_use =
+            !inner.batches.is_empty() || inner.slow.is_ready() || inner.in_flight.has_slow_time();
+        let asleep = has_use && std::mem::take(&mut inner.asleep);
+        drop(inner);
+        if asleep {
+            self.work.notify_one();
+        }
     }
 
     /// Retains the memory of a completed batch for a later batch.
