@@ -219,6 +219,7 @@ impl Members {
                     ..join.member.clone()
                 };
                 if *known != moved {
+                    current.check_addresses_are_free(join)?;
                     let moved = BTreeMap::from([(join.node, moved)]);
                     self.change(ChangeMembers::SetNodes(moved), true, &current)
                         .await?;
@@ -570,8 +571,21 @@ impl Current {
         Err(ChangeError::Rejected(text))
     }
 
-    /// Fails if another member has a client address of an empty directory: clients would reach the
-    /// wrong node.
+    /// Fails if another member has an address that a node reports as its own: peers or clients would
+    /// reach the wrong node.
+    fn check_addresses_are_free(&self, join: &Join) -> Result<(), ChangeError> {
+        let (node, peer) = (join.node, &join.member.peer);
+        let mut others = self.nodes.iter().filter(|(other, _)| **other != node);
+        if let Some((other, _)) = others.find(|(_, member)| member.peer == *peer) {
+            return Err(ChangeError::Rejected(format!(
+                "node {other} has the peer address {peer}; correct `peer` or `advertise` of node {node}"
+            )));
+        }
+        self.check_clients_are_free(join)
+    }
+
+    /// Fails if another member has a client address of a node that joins or moves: clients would
+    /// reach the wrong node.
     fn check_clients_are_free(&self, join: &Join) -> Result<(), ChangeError> {
         let wanted: BTreeSet<_> = join.member.client.split_whitespace().collect();
         for (node, member) in &self.nodes {

@@ -49,6 +49,7 @@ mod tests {
         assert_eq!(config.enable_pre_vote, Some(true));
         assert_eq!(config.quorum_loss_probe_interval, Some(1_000));
         assert_eq!(config.enable_leader_restore, Some(false));
+        assert_eq!(config.allow_log_reversion, None);
         assert_eq!(config.snapshot_policy, SnapshotPolicy::Never);
         assert_eq!(config.max_in_snapshot_log_to_keep, u64::MAX);
         assert_eq!(config.replication_lag_threshold, 64);

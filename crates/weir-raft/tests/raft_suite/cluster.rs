@@ -869,6 +869,36 @@ async fn impossible_joins_are_refused_without_effect() {
     }
 }
 
+/// The configuration file of another node was copied to a node. The other nodes would send the
+/// requests for the node to the other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_cannot_take_the_address_of_another_member() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.wait_agreed().await;
+    let leader = cluster.leader().await;
+    let before = cluster.nodes[&leader].status().members;
+    let [moved, other] = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    let request = JoinRequest {
+        known: Some(NodeConfig {
+            node: moved,
+            cluster: CLUSTER,
+            incarnation: before[&moved].0.incarnation,
+        }),
+        ..join_request(&before[&other].0.peer)
+    };
+    let peer = &before[&leader].0.peer;
+    let text = request_join(peer, &request).await.unwrap_err();
+    let expected = format!("node {other} has the peer address");
+    assert!(text.contains(&expected), "{text}");
+    assert_eq!(cluster.nodes[&leader].status().members, before);
+    for node in 1..=3 {
+        cluster.stop(node).await;
+    }
+}
+
 /// An empty directory gets the remedy that fits a number that no node has used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reserved_number_is_named_to_an_empty_directory() {
