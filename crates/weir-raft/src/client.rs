@@ -398,13 +398,13 @@ impl RaftNetworkV2<Types> for Peer {
         Ok(answer)
     }
 
-    fn stream_append<'s, S>(
-        &'s mut self,
+    fn stream_append<S>(
+        &mut self,
         input: S,
         option: RPCOption,
     ) -> BoxFuture<
-        's,
-        Result<BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>, RPCError<Types>>,
+        '_,
+        Result<BoxStream<'_, Result<StreamAppendResult<Types>, RPCError<Types>>>, RPCError<Types>>,
     >
     where
         S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,

@@ -38,7 +38,7 @@ fn a_change_is_in_the_index_after_a_failed_refresh() {
     let name = format!("issues.{project}");
     let stored = world.replica.get(&name, id).unwrap().unwrap().bytes;
     let topic = world.replica.topic(&name).unwrap();
-    assert!(topic.put(id, b"no JSON".to_vec()).unwrap().is_valid());
+    assert!(topic.put(id, b"no JSON").unwrap().is_valid());
     let mine = [("summary".to_owned(), "Mine".to_owned())];
     world.outbox().edit("AA-1", &mine).unwrap();
     assert!(index.refresh(&world.replica).is_err());

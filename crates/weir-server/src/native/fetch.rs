@@ -55,6 +55,7 @@ enum FetchResult {
 }
 
 /// A page that was fetched for a listener.
+#[allow(clippy::large_enum_variant, reason = "taken apart at once")]
 pub(super) enum Fetched {
     /// The page, and the reader after it.
     Page {

@@ -241,12 +241,11 @@ impl Audit {
         // Other writes could take all released bytes, so the notes take priority.
         let mut next: Option<NextWrite> = None;
         let permit = loop {
-            let admitted = match next.take() {
-                Some(waiting) => waiting.admit().map_err(Some),
-                None => {
-                    let permit = admission.admit(bytes);
-                    permit.ok_or_else(|| admission.take_priority(bytes, false))
-                }
+            let admitted = if let Some(waiting) = next.take() {
+                waiting.admit().map_err(Some)
+            } else {
+                let permit = admission.admit(bytes);
+                permit.ok_or_else(|| admission.take_priority(bytes, false))
             };
             match admitted {
                 Ok(permit) => break permit,
