@@ -276,6 +276,8 @@ const IN_TESTS: &[&str] = &[
     "h2",
     "jc-adf",
     "memchr",
+    // The load client of the HTTP experiments uses it.
+    "mio",
     "proptest",
     "rcgen",
     "rustls",
