@@ -388,6 +388,9 @@ fn query(
     let last;
     if args.topics.is_empty() {
         let mut files = Files::new(args, &paths, text, budgets, before.as_ref())?;
+        for text in files.notes() {
+            note(caller.quiet, &text);
+        }
         last = drive(caller, args, &mut files, &mut printer, is_resumed)?;
     } else if let Some(at) = directory(caller, args)? {
         last = follow_directory(caller, args, (text, budgets), &at, &mut printer)?;

@@ -175,6 +175,16 @@ impl<'a> Files<'a> {
         Ok(new)
     }
 
+    /// Notes about options that do not apply to a file.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let asked = self.args.shape.as_ref();
+        let other = move |reading: &&Reading| asked.is_some_and(|asked| *asked != reading.shape);
+        self.readings.iter().filter(other).map(|reading| {
+            let shown = reading.shown();
+            format!("{shown} is read as lines, because of its name: `--shape` does not apply to it")
+        })
+    }
+
     /// Checks that the files are those of the checkpoint. Otherwise results would be missing or
     /// repeated without an error.
     fn check_files(&mut self, before: &[Mark]) -> anyhow::Result<()> {

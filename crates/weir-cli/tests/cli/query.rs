@@ -119,6 +119,13 @@ fn standard_input_and_every_format_work() {
     let place = files();
     let done = place.pipe("query - --select $.n -o json", A);
     assert_eq!(done.ok().text(), "[\n3,\n1,\n2.5\n]\n");
+    // The name of this file determines its shape: another --shape does not apply, and a note says so.
+    for (shape, is_noted) in [("lines", false), ("values", true)] {
+        let line = format!("query a.ndjson --shape {shape} --select $.n");
+        let done = place.run(&line).ok();
+        let noted = done.err.contains("a.ndjson is read as lines");
+        assert_eq!(noted, is_noted, "{}", done.err);
+    }
     let pretty = place.write("p.json", "[\n  {\n    \"n\": 1\n  }\n]");
     let pretty = pretty.display().to_string();
     assert_eq!(
