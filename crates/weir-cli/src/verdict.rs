@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use weir::limits::{
-    EMIT_BYTES_DEFAULT, EMITS_DEFAULT, FUEL_DEFAULT, KEY_BYTES_MAX, STATE_BYTES_DEFAULT,
-    STATE_ENTRIES_DEFAULT, VALUE_BYTES_MAX,
+    EMIT_BYTES_DEFAULT, EMITS_DEFAULT, FUEL_DEFAULT, FUEL_MAX, FUEL_OPTION_MAX_DEFAULT,
+    KEY_BYTES_MAX, STATE_BYTES_DEFAULT, STATE_ENTRIES_DEFAULT, VALUE_BYTES_MAX,
 };
 use weir::{Commit, Detail, Effect, ErrorCode, TopicOptions, Weir};
 
@@ -106,10 +106,7 @@ pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Fa
             let info = weir.topic(topic).and_then(|topic| topic.try_info());
             let set = info.ok().flatten().map(|info| info.options.program);
             let fuel = set.and_then(|set| set.fuel_max).unwrap_or(FUEL_DEFAULT);
-            Some(format!(
-                "the option fuel-max is {fuel}; `weir topic set {topic} fuel-max=N` raises it; \
-                 `weir program trace {topic} {intention}` shows what the program did, and where"
-            ))
+            Some(fuel_advice(topic, intention, fuel))
         }
         (Some(ErrorCode::Rejected), _) => Some(format!(
             "change what was sent; `weir program trace {topic} {intention}` shows what the program did"
@@ -149,6 +146,22 @@ pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Fa
         Some(advice) => failure.advise(advice),
         None => failure,
     })
+}
+
+/// The advice for a program that used up the fuel of a call.
+fn fuel_advice(topic: &str, intention: u64, fuel: u64) -> String {
+    let raise = if fuel < FUEL_OPTION_MAX_DEFAULT {
+        format!("`weir topic set {topic} fuel-max=N` raises it")
+    } else if fuel < FUEL_MAX {
+        "only a server with a higher `program_fuel_max` accepts more, so do less in one call"
+            .to_owned()
+    } else {
+        "this is the maximum, so do less in one call".to_owned()
+    };
+    format!(
+        "the option fuel-max is {fuel}; {raise}; `weir program trace {topic} {intention}` shows what the \
+         program did, and where"
+    )
 }
 
 /// The topic options that are set to `max`. If there are none, the unset options whose default is
@@ -191,6 +204,25 @@ fn of_limit(options: &TopicOptions, max: u64) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fuel_at_its_maximum_cannot_be_raised() {
+        for (fuel, expected) in [
+            (
+                FUEL_OPTION_MAX_DEFAULT - 1,
+                "`weir topic set t fuel-max=N` raises it; ",
+            ),
+            (
+                FUEL_OPTION_MAX_DEFAULT,
+                "; only a server with a higher `program_fuel_max`",
+            ),
+            (FUEL_MAX, "; this is the maximum, so do less in one call; "),
+        ] {
+            let advice = fuel_advice("t", 7, fuel);
+            assert!(advice.contains(expected), "{advice}");
+            assert!(advice.contains("`weir program trace t 7`"), "{advice}");
+        }
+    }
 
     #[test]
     fn a_limit_names_its_option() {
