@@ -198,7 +198,7 @@ pub(crate) fn open(
     let _shown = if is_member(caller, directory)? {
         if !settings.join.is_empty() {
             let text = format!("{at} is already a node of a cluster, so `--join` has no effect");
-            note(caller.quiet, &text);
+            note(false, &format!("warning: {text}"));
         }
         None
     } else {

@@ -45,6 +45,12 @@ impl Drop for Server {
 impl Server {
     /// Runs `weir serve ...`, and waits until it serves.
     fn start(place: &Path, line: &str) -> Self {
+        let started = Self::spawn(place, line);
+        started.wait("acknowledged");
+        started
+    }
+
+    fn spawn(place: &Path, line: &str) -> Self {
         let words = line.strip_prefix("weir ").unwrap().split_whitespace();
         let mut command = weir(place);
         command.args(words).stderr(Stdio::piped());
@@ -57,9 +63,7 @@ impl Server {
                 let _ = sender.send(line);
             }
         });
-        let started = Self { child, lines };
-        started.wait("acknowledged");
-        started
+        Self { child, lines }
     }
 
     /// Waits for a line that contains this text.
@@ -467,4 +471,18 @@ fn a_process_whose_consensus_has_ended_exits_with_the_reason() {
     copy.wait("is an older copy");
     copy.wait("the consensus of its node stopped");
     assert!(!copy.child.wait().unwrap().success());
+}
+
+/// After two inits there are two clusters, and a server of one does not join the other.
+#[test]
+fn a_server_that_ignores_join_warns_also_with_quiet() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let (native, peer) = (free_address(), free_address());
+    let ports = format!("--at one --http off --native {native} --peer {peer}");
+    run(place, &format!("weir cluster init {ports}"));
+    let line = format!("weir serve -q {ports} --join {}", free_address());
+    let server = Server::spawn(place, &line);
+    let warning = server.wait("so `--join` has no effect");
+    assert!(warning.contains("warning: "), "{warning}");
 }
