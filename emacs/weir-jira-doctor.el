@@ -46,6 +46,12 @@
      ((weir-jira--token-file site) (concat "file " (weir-jira--token-file site)))
      (t "missing; use M-x weir-jira-setup"))))
 
+(defun weir-jira-doctor--expiry (days)
+  "Return when a token expires that is valid for DAYS more days, as a text."
+  (if (< days 0)
+      (concat (weir-jira--count (- days) "day") " ago; use M-x weir-jira-setup")
+    (concat "in " (weir-jira--count days "day"))))
+
 (defun weir-jira-doctor--site (site)
   "Describe SITE, whose replica is open."
   (let* ((name (weir-jira--site-name site))
@@ -62,7 +68,7 @@
     (weir-jira-doctor--line name "Account" (or (plist-get about :display-name) "not known yet"))
     (weir-jira-doctor--line name "Token" (weir-jira-doctor--token site))
     (when days
-      (weir-jira-doctor--line name "Token expires" (format "in %d days" days)))
+      (weir-jira-doctor--line name "Token expires" (weir-jira-doctor--expiry days)))
     (weir-jira-doctor--line name "Projects" (or (string-join (plist-get about :projects) " ") "all"))
     (weir-jira-doctor--line name "Issues" (plist-get about :issues))
     (weir-jira-doctor--line name "Last pull" (if last (format-time-string "%F %T" last) "none since Emacs started"))

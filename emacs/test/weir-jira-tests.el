@@ -15,6 +15,7 @@
 (require 'url)
 (require 'org)
 (require 'weir-jira)
+(require 'weir-jira-doctor)
 (require 'weir-jira-org)
 (require 'weir-tests)
 
@@ -823,6 +824,11 @@ Check that the rows are those of a list that is filled anew."
               (kill-buffer))))
       (delete-file file)
       (delete-file authinfo))))
+
+(ert-deftest weir-jira-tests-the-doctor-shows-when-a-token-expires ()
+  (should (equal (weir-jira-doctor--expiry 1) "in 1 day"))
+  (should (equal (weir-jira-doctor--expiry 0) "in 0 days"))
+  (should (equal (weir-jira-doctor--expiry -3) "3 days ago; use M-x weir-jira-setup")))
 
 (ert-deftest weir-jira-tests-data-center-is-read-only ()
   (let* ((token "s3cret-of-the-test")
