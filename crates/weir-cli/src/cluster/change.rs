@@ -24,7 +24,7 @@ pub(crate) struct RmArgs {
     /// Number of the node
     node: u64,
     /// Do not ask for confirmation
-    #[arg(long)]
+    #[arg(short, long)]
     yes: bool,
 }
 

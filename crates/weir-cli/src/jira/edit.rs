@@ -13,9 +13,10 @@ use weir_jira::outbox::{EditBase, Outbox};
 
 use super::{failed, now_ms, replica, select_site};
 use crate::caller::Caller;
+use crate::confirm::confirm;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::Access;
-use crate::report::{Failure, FailureContext, note, usage};
+use crate::report::{Failure, FailureContext, note};
 use crate::settings;
 
 /// Maximum bytes of a text from a file or standard input.
@@ -267,7 +268,7 @@ pub(super) struct CloneArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  weir jira rm AA-1 --yes
+  weir jira rm AA-1
   weir jira rm AA-1 --subtasks --yes")]
 pub(super) struct DeleteArgs {
     /// Key of the issue
@@ -275,8 +276,8 @@ pub(super) struct DeleteArgs {
     /// Delete the subtasks of the issue too
     #[arg(long)]
     subtasks: bool,
-    /// Confirm: the next push deletes the issue at the site
-    #[arg(long)]
+    /// Do not ask for confirmation
+    #[arg(short, long)]
     yes: bool,
 }
 
@@ -318,7 +319,7 @@ pub(super) fn change(
     };
     let what = what(change);
     let (name, _) = select_site(named)?;
-    // Reading a text can take minutes. A pull meanwhile must not become the base of the edit, and
+    // Reading a text or an answer can take minutes. A pull meanwhile must not become the base, and
     // must not wait for the store.
     let base = match edited(change) {
         Some(key) => {
@@ -347,13 +348,14 @@ pub(super) fn change(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The issue whose texts a change replaces by a text that is still to be read.
+/// The issue of a change that reads a text, or asks the user, before it is queued.
 fn edited<'a>(change: &Change<'a>) -> Option<&'a str> {
     match change {
         Change::Edit(args) if args.fields.iter().any(|(_, value)| value.starts_with('@')) => {
             Some(&args.key)
         }
         Change::Comment(args) if args.edit.is_some() && args.text.is_none() => Some(&args.key),
+        Change::Delete(args) if !args.yes => Some(&args.key),
         _ => None,
     }
 }
@@ -374,7 +376,8 @@ fn what(change: &Change<'_>) -> String {
     }
 }
 
-/// The assignments of a change, with texts read from files; or the one text of a comment.
+/// The assignments of a change, with texts read from files; or the one text of a comment. Asks the
+/// user to confirm a deletion.
 fn texts(change: &Change<'_>) -> anyhow::Result<Vec<(String, String)>> {
     let fields = match change {
         Change::Edit(args) => &args.fields,
@@ -389,7 +392,8 @@ fn texts(change: &Change<'_>) -> anyhow::Result<Vec<(String, String)>> {
             return Ok(vec![(String::new(), text)]);
         }
         Change::Delete(args) if !args.yes => {
-            return Err(usage("deleting an issue needs --yes"));
+            confirm("issue", &args.key)?;
+            return Ok(Vec::new());
         }
         _ => return Ok(Vec::new()),
     };
@@ -420,7 +424,7 @@ fn read(path: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Queues an edit of the version `base`.
+/// Queues a change of the version `base`.
 fn queue_edit(
     outbox: &Outbox<'_>,
     change: &Change<'_>,
@@ -437,6 +441,7 @@ fn queue_edit(
             let text = texts.first().map_or("", |(_, text)| text);
             outbox.edit_comment_from(key, base, id, text)
         }
+        Change::Delete(args) => outbox.delete_from(&args.key, base, args.subtasks),
         _ => queue(outbox, change, texts),
     }
 }

@@ -13,9 +13,10 @@ use weir_jira::replica::Replica;
 use super::edit::assignment;
 use super::{client, failed, replica, select_site};
 use crate::caller::Caller;
+use crate::confirm::confirm;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::place::Access;
-use crate::report::{note, usage};
+use crate::report::note;
 
 /// Fields of a project.
 const FIELDS: &[Field] = &[
@@ -101,13 +102,13 @@ The request is sent at once, not stored in the outbox. The site keeps a deleted 
 for 60 days. Its issues remain in the replica; `weir jira pull --census --purge-lost` removes them.
 
 Examples:
-  weir jira project rm BB --yes
+  weir jira project rm BB
   weir jira project rm BB --yes -o json")]
 struct DeleteArgs {
     /// Key of the project
     key: String,
-    /// Confirm: delete the project with its issues at the site
-    #[arg(long)]
+    /// Do not ask for confirmation
+    #[arg(short, long)]
     yes: bool,
 }
 
@@ -136,15 +137,16 @@ pub(super) fn run(
         return Ok(ExitCode::SUCCESS);
     }
     let (what, key) = match &args.verb {
-        Verb::Rm(own) if !own.yes => {
-            let text = format!("`--yes` is needed to delete {} with its issues", own.key);
-            return Err(usage(&text));
-        }
         Verb::Create(own) => ("create", &own.key),
         Verb::Set(own) => ("edit", &own.key),
         Verb::Rm(own) => ("delete", &own.key),
         Verb::Ls(_) => unreachable!("handled above"),
     };
+    if let Verb::Rm(own) = &args.verb
+        && !own.yes
+    {
+        confirm("project", key)?;
+    }
     let client = client(caller, &name, &site)?;
     let replica = replica(caller, Access::Write, &name)?;
     let done = send(&client, &replica, &args.verb);

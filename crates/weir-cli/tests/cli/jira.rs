@@ -456,7 +456,8 @@ fn an_invalid_change_is_rejected_before_it_is_queued() {
         ),
         (vec!["set", key, "nothing"], "no `=`"),
         (vec!["set", "NO-1", "summary=x"], "no issue NO-1"),
-        (vec!["rm", key], "--yes"),
+        (vec!["rm", key], "give --yes"),
+        (vec!["project", "rm", "AA"], "give --yes"),
         (vec!["resolve", "7", "mine"], "no operation 7"),
         (vec!["assign", key, "Nobody"], "no known person"),
     ] {
@@ -469,6 +470,8 @@ fn an_invalid_change_is_rejected_before_it_is_queued() {
         place.run("jira outbox -o json").ok().json(),
         serde_json::json!([])
     );
+    let queued = place.words(&["jira", "rm", key, "-y", "-o", "json"]);
+    assert_eq!(queued.ok().json()["kind"], "delete");
 }
 
 /// A substitute for the program that accesses the desktop keyring. It stores secrets in files.
