@@ -72,6 +72,8 @@ pub struct Outbox<'a> {
 pub struct EditBase {
     issue: Value,
     unread: bool,
+    /// Whether operations of the outbox changed the issue at that time.
+    has_own: bool,
 }
 
 impl EditBase {
@@ -155,8 +157,13 @@ impl<'a> Outbox<'a> {
     /// The current version of an issue with pending operations applied, as the base of an edit.
     /// Pass it to [`edit_from`](Self::edit_from) or another function whose name ends with `_from`.
     pub fn edit_base(&self, key: &str) -> Result<EditBase> {
-        let Target { issue, unread, .. } = self.find_target(key)?;
-        Ok(EditBase { issue, unread })
+        let overlay = Overlay::load_issue(self.replica, key)?;
+        let target = self.target(&overlay, key)?;
+        Ok(EditBase {
+            has_own: overlay.of_issue(&target.id).iter().any(changes_issue),
+            issue: target.issue,
+            unread: target.unread,
+        })
     }
 
     /// The fields of an issue that can be set, in the order of their names.
@@ -652,7 +659,8 @@ impl<'a> Outbox<'a> {
     pub fn delete_from(&self, key: &str, base: &EditBase, subtasks: bool) -> Result<Op> {
         let target = self.writable_target(key)?;
         let all = self.ops()?;
-        let after_own = all.iter().any(|op| op.issues().contains(&target.id));
+        let mut own = all.iter().filter(|op| changes_issue(op));
+        let after_own = base.has_own || own.any(|op| op.issues().contains(&target.id));
         let base = if base.unread {
             Value::Null
         } else {
@@ -1076,6 +1084,11 @@ fn check_required(known: &[FieldInfo], fields: &Map<String, Value>) -> Result<()
             what: format!("it is needed for a new issue{possible}"),
         })
     })
+}
+
+/// Whether the issue of an operation still exists after it.
+fn changes_issue(op: &Op) -> bool {
+    !matches!(op.action, Action::Delete { .. })
 }
 
 /// Resolves the conflict of one field.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_jira::meta;
-use weir_jira::op::{Action, State};
+use weir_jira::op::{Action, Op, State};
 use weir_jira::outbox::Choice;
 
 use crate::world::{World, small};
@@ -951,6 +951,30 @@ fn a_deletion_after_own_changes_conflicts_only_with_others() {
     assert_eq!((report.sent, report.conflicts), (1, 1), "{report:?}");
     let message = &report.messages[0];
     assert!(message.contains("others changed comment"), "{report:?}");
+}
+
+/// An own change that is pushed while the user is asked is no conflict with the deletion. An earlier
+/// deletion is no own change: it must not hide one that the user made at the site.
+#[test]
+fn a_deletion_ignores_the_own_changes_before_it_but_no_deletion() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let after_own = |op: &Op| match op.action {
+        Action::Delete { after_own, .. } => after_own,
+        _ => panic!("{op:?}"),
+    };
+    outbox.edit("AA-1", &[text("summary", "Mine")]).unwrap();
+    let base = outbox.edit_base("AA-1").unwrap();
+    assert_eq!(world.push().sent, 1);
+    world.pull();
+    assert!(outbox.ops().unwrap().is_empty());
+    let op = outbox.delete_from("AA-1", &base, true).unwrap();
+    assert!(after_own(&op));
+    let report = world.push();
+    assert_eq!((report.sent, report.conflicts), (1, 0), "{report:?}");
+    outbox.delete("AA-2", true).unwrap();
+    let again = outbox.delete("AA-2", true).unwrap();
+    assert!(!after_own(&again));
 }
 
 /// An emptied comment of a worklog is sent as an empty text; without it, the site would keep the old
