@@ -315,10 +315,10 @@ int32_t weir_with_consistency(weir *store, uint32_t consistency, weir **out, wei
  * weir_connect. */
 int32_t weir_cancel(weir *store);
 /* Executes the queued writes and closes the store. Releases the handle, even if the call fails. Other
- * handles of the store remain valid, and their calls fail with WEIR_E_CLOSED. A weir_session_submit that
- * waits for its verdicts at a server waits at most `patience_ms` longer, and then fails with
- * WEIR_E_INDETERMINATE. For a handle of weir_within or weir_with_consistency, only releases the handle: the
- * store and the handles that were opened through it stay open. */
+ * handles of the store remain valid, and their calls fail with WEIR_E_CLOSED. A call that waits at a server for
+ * verdicts of a session (weir_session_submit, weir_pending_wait) waits at most `patience_ms` longer, and then
+ * fails with WEIR_E_INDETERMINATE. For a handle of weir_within or weir_with_consistency, only releases the
+ * handle: the store and the handles that were opened through it stay open. */
 int32_t weir_close(weir *store, weir_error *error);
 
 /* ------------------------------------------------------------------ writing */

@@ -7,11 +7,11 @@
 //! - A write that was sent, and for whose verdict the call no longer waits, is reported as
 //!   `INDETERMINATE`.
 //! - A claim is not abandoned while its response is in transit.
-//! - A call of a session ends after its store was closed, although the session has a connection of
-//!   its own.
+//! - A call of a session, or of a write that it sent, ends after its store was closed, although the
+//!   session has a connection of its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use weir::{ErrorCode, Outcomes, Proposal, interruptible};
@@ -205,6 +205,8 @@ pub(crate) struct CancelToken {
     /// How long a sent write waits for its verdict after the store was closed; `None` if the close
     /// ends the waits.
     drain: Option<Duration>,
+    /// When this time ends. A wait that notices the close sets it.
+    drain_end: OnceLock<Option<Instant>>,
 }
 
 impl CancelSource for CancelToken {
@@ -244,6 +246,7 @@ impl CancelToken {
             every,
             unanswered,
             drain,
+            drain_end: OnceLock::new(),
         })
     }
 
@@ -262,6 +265,15 @@ impl CancelToken {
             return Err(Fail::of(ErrorCode::Closed));
         }
         Ok(())
+    }
+
+    /// Whether the store was closed so long ago that no verdict is awaited.
+    fn is_drained(&self, now: Instant) -> bool {
+        let Some(limit) = self.drain_limit() else {
+            return false;
+        };
+        let end = self.drain_end.get_or_init(|| now.checked_add(limit));
+        end.is_some_and(|end| end <= now)
     }
 
     pub(crate) fn free(&self) {
@@ -286,7 +298,8 @@ impl CancelToken {
         })
     }
 
-    /// As `wait`, but continues after the store was closed.
+    /// As `wait`, but continues after the store was closed: at a session of a server, until the time for
+    /// verdicts after the close has ended.
     pub(crate) fn wait_on<T>(
         self: &Arc<Self>,
         timeout_ms: u64,
@@ -325,6 +338,9 @@ impl CancelToken {
             }
             check_cancelled(&**self)?;
             let now = Instant::now();
+            if self.is_drained(now) {
+                return Err(Fail::of(ErrorCode::Indeterminate));
+            }
             if end.is_some_and(|end| end <= now) {
                 return Ok(None);
             }

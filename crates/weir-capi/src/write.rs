@@ -451,7 +451,7 @@ pub(crate) fn session_send(
     let slot = registry::reserve()?;
     let waits = session.cancel_token.wait_context();
     let (proposal, first) = session_propose(c, &waits, &mut inner, intentions, count)?;
-    let cancel_token = session.store.cancel_token(CHECK_INTERVAL, None);
+    let cancel_token = session.store.session_token();
     pending(c, cancel_token, proposal, (count, first), (slot, out))
 }
 

@@ -550,15 +550,37 @@ fn a_session_and_a_group_end_with_their_store() {
     check_that_handles_end_with(SilentServer::new().store);
 }
 
-#[test]
-fn a_close_ends_calls_of_a_session_that_wait_at_a_server() {
+/// A session at a server whose client has little patience.
+fn impatient_session() -> (SilentServer, *mut Session) {
     let opened = ENOUGH.into_iter().find_map(|enough| {
         let server = SilentServer::with_patience(false, enough)?;
         let (opened, session) = open_session(server.store);
         (opened == OK).then_some((server, session))
     });
+    opened.unwrap()
+}
+
+#[test]
+fn a_close_ends_the_wait_for_a_write_that_a_session_sent() {
+    let (server, session) = impatient_session();
+    let (intention, mut pending, mut verdict) = (put(), null_mut(), zero::<Verdict>());
+    let (one, out) = (&raw const intention, &raw mut verdict);
+    let none = null_mut();
+    unsafe {
+        let sent = weir_session_send(session, one, 1, &raw mut pending, none);
+        assert_eq!(sent, OK);
+        assert_eq!(weir_close(server.store, none), OK);
+        let wait = |ms| weir_pending_wait(pending, ms, out, 1, null_mut(), none);
+        assert_eq!(wait(FOREVER), INDETERMINATE);
+        assert_eq!(wait(0), INDETERMINATE);
+        weir_pending_free(pending);
+    }
+}
+
+#[test]
+fn a_close_ends_calls_of_a_session_that_wait_at_a_server() {
     // A session is not released here: the release would wait for its write.
-    let (server, writer) = opened.unwrap();
+    let (server, writer) = impatient_session();
     let close = || unsafe { assert_eq!(weir_close(server.store, null_mut()), OK) };
     // The verdict may still arrive within the patience of the connection.
     assert_eq!(
