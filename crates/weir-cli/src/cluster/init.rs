@@ -15,7 +15,7 @@ use crate::report::{Failure, note};
 use crate::serve;
 use crate::serve::node::{self, Ports};
 
-/// The highest number of a node: other nodes get higher numbers.
+/// Highest number that a first node can have: nodes that join later get higher numbers.
 const NODE_MAX: u64 = 1 << 63;
 
 #[derive(Debug, Args)]

@@ -1,5 +1,5 @@
-//! The functions of `weir1` for a host with a tracer. Each executes the plain
-//! function, and records the call.
+//! The functions of `weir1` for a host with a tracer. Each executes the plain function, and records
+//! the call.
 
 use std::sync::Arc;
 

@@ -869,8 +869,8 @@ async fn impossible_joins_are_refused_without_effect() {
     }
 }
 
-/// The configuration file of another node was copied to a node. The other nodes would send the
-/// requests for the node to the other one.
+/// The configuration file of another node was copied to a node. The leader would send the
+/// requests for this node to the other node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_node_cannot_take_the_address_of_another_member() {
     let mut cluster = Cluster::start(3, CLUSTER).await;

@@ -52,7 +52,7 @@ struct Entry<T> {
 
 #[derive(Debug)]
 pub(super) struct Lane<T> {
-    /// Boxed: the map moves its entries.
+    /// Boxed, so that a change of the map moves only pointers.
     entries: BTreeMap<u64, Box<Entry<T>>>,
     next: u64,
     topics: HashMap<Box<str>, WaitList>,
@@ -153,7 +153,8 @@ impl<T> Lane<T> {
         })
     }
 
-    /// Returns a call that is [joinable](Self::joinable).
+    /// Returns a call to which [`joinable`](Self::joinable) or [`last_of`](Self::last_of) permits
+    /// adding another one.
     pub(super) fn get_mut(&mut self, number: u64) -> &mut T {
         let entry = self.entries.get_mut(&number);
         let entry =
@@ -161,7 +162,7 @@ impl<T> Lane<T> {
         &mut entry.work
     }
 
-    /// Registers the names and the cost that were added to a [joinable](Self::joinable) call.
+    /// Registers the names and the cost of a call that was added to a waiting call.
     pub(super) fn join(&mut self, number: u64, names: &Names, cost: u64) {
         self.add_to_lists(number, names);
         let Some(entry) = self.entries.get_mut(&number) else {
