@@ -972,8 +972,9 @@ fn a_deletion_ignores_the_own_changes_before_it_but_no_deletion() {
     assert!(after_own(&op));
     let report = world.push();
     assert_eq!((report.sent, report.conflicts), (1, 0), "{report:?}");
-    outbox.delete("AA-2", true).unwrap();
-    let again = outbox.delete("AA-2", true).unwrap();
+    let world = pulled();
+    world.outbox().delete("AA-1", true).unwrap();
+    let again = world.outbox().delete("AA-1", true).unwrap();
     assert!(!after_own(&again));
 }
 
