@@ -21,7 +21,7 @@ final class RecordPublisher implements Flow.Publisher<Stored> {
     public void subscribe(Flow.Subscriber<? super Stored> subscriber) {
         Objects.requireNonNull(subscriber);
         Listener listener = new Listener(subscriber);
-        Thread thread = new Thread(listener, "weir-listen-" + topic.name());
+        Thread thread = new Thread(listener, "weir-follow-" + topic.name());
         thread.setDaemon(true);
         thread.start();
     }
