@@ -648,8 +648,8 @@ impl Queue {
     }
 
     /// Returns the waiting call to which the writes of one client to one topic can be added, and
-    /// the part to add. The part has no names, because the waiting call has them. This is the path
-    /// of a burst to a new program: names cost more than the rest of a call.
+    /// the part to add. The part has no names, because the waiting call has them. A burst of
+    /// writes to a new program takes this path: names cost more than the rest of a call.
     fn joinable_writes<'a>(
         &self,
         inner: &mut Inner,
@@ -824,10 +824,10 @@ impl Queue {
     pub(crate) fn completed(&self, slow_time: Option<Duration>) {
         let mut inner = self.inner.lock();
         inner.in_flight.remove(slow_time);
-        // With nothing to do, the commit thread would only sleep again.
-        let has_use =
+        // Without work, the commit thread would only sleep again.
+        let may_have_work =
             !inner.batches.is_empty() || inner.slow.is_ready() || inner.in_flight.has_slow_time();
-        let asleep = has_use && std::mem::take(&mut inner.asleep);
+        let asleep = may_have_work && std::mem::take(&mut inner.asleep);
         drop(inner);
         if asleep {
             self.work.notify_one();

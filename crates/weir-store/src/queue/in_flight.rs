@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
     use crate::proposal::Proposal;
-    use crate::queue::{Notify, Prepared, Queue};
+    use crate::queue::{Notify, Prepared, Queue, ShutReason};
 
     fn propose(queue: &Queue, topic: &str) -> Proposal {
         let put = Operation::Put {
@@ -117,5 +117,51 @@ mod tests {
         queue.completed(None);
         assert_eq!(take(&queue), (0, 0, NO_TIME));
         drop((calls, other));
+    }
+
+    /// Whether the result of a batch wakes a commit thread that sleeps without a time limit.
+    fn wakes(queue: &Queue, slow_time: Option<Duration>) -> bool {
+        let (sender, woken) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                queue.wait(None, Instant::now());
+                sender.send(()).unwrap();
+            });
+            while !queue.inner.lock().asleep {
+                std::thread::yield_now();
+            }
+            queue.completed(slow_time);
+            let is_woken = woken.recv_timeout(Duration::from_secs(30)).is_ok();
+            if !is_woken {
+                queue.shut(&ShutReason::Closed);
+            }
+            is_woken
+        })
+    }
+
+    #[test]
+    fn a_result_wakes_the_commit_thread_for_each_kind_of_work() {
+        let queue = Queue::new(IntentionLimits::default(), false);
+        queue.set_in_flight_max(1);
+        queue.admitted(false);
+        let held = propose(&queue, "plain");
+        assert!(wakes(&queue, None), "a batch of the quick lane was held");
+        assert_eq!(take(&queue), (0, 1, Duration::ZERO));
+
+        queue.set_in_flight_max(16);
+        let costly = TopicName::new("costly").unwrap();
+        queue.restored(&[(costly, FUEL_DEFAULT, CodeHash([0; 32]))], |_| false);
+        for _ in 0..SLOW_MAX {
+            queue.admitted(true);
+        }
+        let slow = propose(&queue, "costly");
+        let not_applied = Some(Duration::ZERO);
+        assert!(wakes(&queue, not_applied), "the slow lane was full");
+        assert_eq!(take(&queue), (1, 0, Duration::ZERO));
+
+        let time = Duration::from_millis(1);
+        assert!(wakes(&queue, Some(time)), "only the time of an apply");
+        assert_eq!(take(&queue), (0, 0, time));
+        drop((held, slow));
     }
 }
