@@ -73,7 +73,7 @@ impl KeyPrefixes {
 
     fn prefix(&self) -> &[u8] {
         let len = usize::from(self.skip);
-        part(&self.prefix, ..len, "at most all stored bytes are common")
+        part(&self.prefix, ..len, "all common bytes are stored")
     }
 
     /// The range in which a key may be. All keys before the range are smaller, all keys after it

@@ -672,7 +672,7 @@ impl Group {
     /// Changes the state of an entry, and updates the data derived from it.
     fn set_state(&mut self, offset: u64, state: EntryState) {
         let Some(entry) = self.entries.get_mut(&offset) else {
-            unreachable!("only the state of an entry changes")
+            unreachable!("a record whose state changes has an entry")
         };
         let before = std::mem::replace(&mut entry.state, state);
         self.due.remove(&(before.due_ms(), offset));
