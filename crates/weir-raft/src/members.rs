@@ -219,7 +219,7 @@ impl Members {
                     ..join.member.clone()
                 };
                 if *known != moved {
-                    current.check_addresses_are_free(join)?;
+                    self.check_moved(join, &current).await?;
                     let moved = BTreeMap::from([(join.node, moved)]);
                     self.change(ChangeMembers::SetNodes(moved), true, &current)
                         .await?;
@@ -411,11 +411,7 @@ impl Members {
     async fn until_answered(&self, voters: &BTreeSet<u64>) -> Result<(), ChangeError> {
         let started = InstantOf::<Types>::now();
         let answers = |metrics: &RaftMetrics<Types>, node: u64| {
-            let answered = metrics
-                .heartbeat
-                .as_ref()
-                .and_then(|nodes| *nodes.get(&node)?);
-            node == metrics.id || answered.is_some_and(|time| *time > started)
+            node == metrics.id || has_answered(metrics, node, started)
         };
         let has_majority = |metrics: &RaftMetrics<Types>| {
             let answering = voters.iter().filter(|node| answers(metrics, **node));
@@ -435,17 +431,33 @@ impl Members {
         )))
     }
 
+    /// Fails if another member answers at the new address of a node: it would get the requests for
+    /// the node. A member that does not answer may have lost its address to the node.
+    async fn check_moved(&self, join: &Join, current: &Current) -> Result<(), ChangeError> {
+        let (node, peer) = (join.node, &join.member.peer);
+        let mut others = current.nodes.iter().filter(|(other, _)| **other != node);
+        let Some((&other, _)) = others.find(|(_, member)| member.peer == *peer) else {
+            return Ok(());
+        };
+        let started = InstantOf::<Types>::now();
+        let answers = |metrics: &RaftMetrics<Types>| {
+            other == metrics.id || has_answered(metrics, other, started)
+        };
+        let wait = self.raft.wait(Some(ANSWER_TIMEOUT));
+        if wait.metrics(answers, "a member answers").await.is_err() {
+            return Ok(());
+        }
+        Err(ChangeError::Rejected(format!(
+            "node {other} has the peer address {peer}, and answers there; correct `peer` or \
+             `advertise` of node {node}"
+        )))
+    }
+
     /// Fails unless a voter answers a request that begins now, and has caught up with the log. A
     /// transfer to a different voter causes an election, which any voter may win.
     pub(crate) async fn until_can_lead(&self, node: u64) -> Result<(), ChangeError> {
         let started = InstantOf::<Types>::now();
-        let answers = |metrics: &RaftMetrics<Types>| {
-            let answered = metrics
-                .heartbeat
-                .as_ref()
-                .and_then(|nodes| *nodes.get(&node)?);
-            answered.is_some_and(|time| *time > started)
-        };
+        let answers = |metrics: &RaftMetrics<Types>| has_answered(metrics, node, started);
         let can =
             |metrics: &RaftMetrics<Types>| answers(metrics) && has_caught_up(metrics, node).is_ok();
         let wait = self.raft.wait(Some(ANSWER_TIMEOUT));
@@ -571,21 +583,8 @@ impl Current {
         Err(ChangeError::Rejected(text))
     }
 
-    /// Fails if another member has an address that a node reports as its own: peers or clients would
-    /// reach the wrong node.
-    fn check_addresses_are_free(&self, join: &Join) -> Result<(), ChangeError> {
-        let (node, peer) = (join.node, &join.member.peer);
-        let mut others = self.nodes.iter().filter(|(other, _)| **other != node);
-        if let Some((other, _)) = others.find(|(_, member)| member.peer == *peer) {
-            return Err(ChangeError::Rejected(format!(
-                "node {other} has the peer address {peer}; correct `peer` or `advertise` of node {node}"
-            )));
-        }
-        self.check_clients_are_free(join)
-    }
-
-    /// Fails if another member has a client address of a node that joins or moves: clients would
-    /// reach the wrong node.
+    /// Fails if another member has a client address of an empty directory: clients would reach the
+    /// wrong node.
     fn check_clients_are_free(&self, join: &Join) -> Result<(), ChangeError> {
         let wanted: BTreeSet<_> = join.member.client.split_whitespace().collect();
         for (node, member) in &self.nodes {
@@ -602,6 +601,13 @@ impl Current {
         }
         Ok(())
     }
+}
+
+/// Whether a member has answered a request of this leader that began after `since`.
+fn has_answered(metrics: &RaftMetrics<Types>, node: u64, since: InstantOf<Types>) -> bool {
+    let heartbeat = metrics.heartbeat.as_ref();
+    let answered = heartbeat.and_then(|nodes| *nodes.get(&node)?);
+    answered.is_some_and(|time| *time > since)
 }
 
 /// Whether a text is `HOST:PORT`.

@@ -869,32 +869,38 @@ async fn impossible_joins_are_refused_without_effect() {
     }
 }
 
-/// The configuration file of another node was copied to a node. The leader would send the
-/// requests for this node to the other node.
+/// The configuration file of another node was copied to a node: the other nodes would send the
+/// requests for the node to the other one. The address of a node that has ended is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_node_cannot_take_the_address_of_another_member() {
-    let mut cluster = Cluster::start(3, CLUSTER).await;
+async fn a_node_cannot_take_the_address_of_another_member_that_answers() {
+    let mut cluster = Cluster::start(5, CLUSTER).await;
     let members = cluster.members.clone();
     cluster.nodes[&1].initialize(members).await.unwrap();
     cluster.create().await;
     cluster.wait_agreed().await;
     let leader = cluster.leader().await;
     let before = cluster.nodes[&leader].status().members;
-    let [moved, other] = [leader % 3 + 1, (leader + 1) % 3 + 1];
+    let [moved, other] = [leader % 5 + 1, (leader + 1) % 5 + 1];
+    let address = &before[&other].0.peer;
     let request = JoinRequest {
         known: Some(NodeConfig {
             node: moved,
             cluster: CLUSTER,
             incarnation: before[&moved].0.incarnation,
         }),
-        ..join_request(&before[&other].0.peer)
+        ..join_request(address)
     };
     let peer = &before[&leader].0.peer;
     let text = request_join(peer, &request).await.unwrap_err();
     let expected = format!("node {other} has the peer address");
     assert!(text.contains(&expected), "{text}");
     assert_eq!(cluster.nodes[&leader].status().members, before);
-    for node in 1..=3 {
+
+    cluster.stop(other).await;
+    request_join(peer, &request).await.unwrap();
+    let has_moved = |status: &Status| status.members[&moved].0.peer == *address;
+    cluster.nodes[&leader].until(has_moved).await.unwrap();
+    for node in (1..=5).filter(|node| *node != other) {
         cluster.stop(node).await;
     }
 }
