@@ -91,7 +91,7 @@ pub(crate) struct NextWrite {
 impl NextWrite {
     /// Admits the write if it fits. A write above the limit is admitted when no other is in
     /// progress.
-    pub(crate) fn admit(self) -> Result<Permit, Self> {
+    pub(crate) fn admit(self: Box<Self>) -> Result<Permit, Box<Self>> {
         let counted = self.permit.counter.load(Ordering::Acquire);
         if counted <= self.max.max(self.permit.amount) {
             Ok(self.permit)
@@ -193,7 +193,7 @@ impl Admission {
 
     /// Takes the priority of a lane for a write that was refused several times. `None`: another write
     /// has it, or had it a short time ago.
-    pub(crate) fn take_priority(&self, bytes: usize, is_costly: bool) -> Option<NextWrite> {
+    pub(crate) fn take_priority(&self, bytes: usize, is_costly: bool) -> Option<Box<NextWrite>> {
         let (counter, priority, max) = if is_costly {
             (&self.costly, &self.costly_priority, self.limits.costly)
         } else {
@@ -208,7 +208,8 @@ impl Admission {
             amount: bytes,
             _priority: Some(PriorityGuard(Arc::clone(priority))),
         };
-        Some(NextWrite { permit, max })
+        // On the heap, so that a connection without priority needs little memory.
+        Some(Box::new(NextWrite { permit, max }))
     }
 
     /// Admits a claim that would wait for costly calls.

@@ -24,6 +24,7 @@ use super::{Port, reached};
 use crate::cluster::Member;
 use crate::connections::Slot;
 use crate::limits::admission::NextWrite;
+use crate::limits::budget::BudgetExhausted;
 use crate::phase::Phase;
 use crate::security::Principal;
 use crate::sessions::SessionGuard;
@@ -103,7 +104,7 @@ pub(super) struct Connection<S> {
     /// How often the write at the front was not admitted.
     pub(super) write_attempts: u32,
     /// The write at the front, while it has priority over other writes.
-    pub(super) next_write: Option<NextWrite>,
+    pub(super) next_write: Option<Box<NextWrite>>,
     started: Instant,
     last_received: Instant,
     pinged: bool,
@@ -359,6 +360,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.lag_deadline = None;
                     self.needed_bytes = 0;
                     self.out.unreserve();
+                    // A chained write may be refused while it waits with priority.
+                    self.next_write = None;
+                    self.write_attempts = 0;
                 }
                 if let PacketResult::Refused(refused) = &result {
                     self.refuse(packet.tag, refused, &packet.message);
@@ -722,7 +726,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             received.release();
         }
         let text = "large packets of other connections use the memory; send the packet again later";
-        self.fatal(&Refused::new(ErrorCode::Busy, text).fatal());
+        let limit = self.port.shared.admission.bodies.max();
+        self.fatal(&Refused::exhausted(BudgetExhausted { text, limit }).fatal());
     }
 
     fn poll(&mut self, context: &mut Context<'_>, timer: Pin<&mut Sleep>) -> Poll<Event> {
@@ -869,10 +874,10 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use weir_core::intention::IntentionLimits;
-    use weir_core::{BatchBuilder, Intention, Operation};
-    use weir_protocol::{Encoder, Message, Packet};
+    use weir_core::{BatchBuilder, ErrorCode, Intention, Operation};
+    use weir_protocol::{CHAIN, Encoder, Message, Packet};
 
-    use super::poll_pause;
+    use super::{Connection, poll_pause};
     use crate::config::{ServerConfig, Size};
     use crate::native::{Port, connect, late};
 
@@ -950,6 +955,8 @@ mod tests {
         let write = Message::Write { count, items };
         Encoder::default().encode(&Packet::new(write), &mut packet);
         late::run(async {
+            let shared = Arc::clone(&port.shared);
+            tokio::spawn(async move { shared.wake_batches.run(&shared.store).await });
             let admission = &port.shared.admission;
             assert!(packet.len() > admission.limits().writes);
             let mut smaller = admission.admit(1);
@@ -965,6 +972,48 @@ mod tests {
                 assert!(client.read_buf(&mut received).await.unwrap() > 0);
             }
             assert_eq!(admission.bytes(), 0);
+        });
+    }
+
+    #[test]
+    fn a_chained_write_that_is_refused_loses_its_priority() {
+        let folder = tempfile::tempdir().unwrap();
+        let port = late::port(folder.path(), ServerConfig::default());
+        let put = Operation::Put {
+            key: b"k",
+            value: b"1",
+        };
+        let mut builder = BatchBuilder::default();
+        let limits = IntentionLimits::default();
+        builder.push(&Intention::new("t", put), &limits).unwrap();
+        let mut packets = b"|\n\n_request_hello\n|\n".to_vec();
+        let items = builder.items();
+        let mut packet = Packet::new(Message::Write { count: 1, items });
+        packet.require = CHAIN;
+        Encoder::default().encode(&packet, &mut packets);
+        late::run(async {
+            let (stream, _client) = duplex(1 << 10);
+            let owner = port.shared.security.owner();
+            let mut connection = Connection::new(Arc::clone(&port), 1, stream, owner);
+            let received = connection.received.as_mut().unwrap();
+            let space = received.free_space(packets.len()).unwrap();
+            space[..packets.len()].copy_from_slice(&packets);
+            received.arrived(packets.len());
+            for _greeting_or_hello in 0..2 {
+                assert!(connection.next_packet().await);
+            }
+            let admission = port.shared.admission.clone();
+            let writes_max = admission.limits().writes;
+            let others = admission.admit(writes_max);
+            assert!(others.is_some());
+            while connection.next_write.is_none() {
+                assert!(!connection.next_packet().await);
+            }
+            assert!(admission.bytes() > writes_max);
+            // The previous write of the chain is refused meanwhile.
+            connection.chain_refusal = Some(ErrorCode::NoLeader);
+            assert!(connection.next_packet().await);
+            assert_eq!(admission.bytes(), writes_max);
         });
     }
 

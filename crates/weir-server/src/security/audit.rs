@@ -239,7 +239,7 @@ impl Audit {
     ) -> Result<(), StoreError> {
         let bytes = values.iter().map(Vec::len).sum();
         // Other writes could take all released bytes, so the notes take priority.
-        let mut next: Option<NextWrite> = None;
+        let mut next: Option<Box<NextWrite>> = None;
         let permit = loop {
             let admitted = if let Some(waiting) = next.take() {
                 waiting.admit().map_err(Some)
