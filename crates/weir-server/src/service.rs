@@ -347,7 +347,8 @@ impl Edge {
         }
         let max = body_max(&call, operation, &self.shared.config);
         // Held until the response is ready.
-        let mut reservation = Reservation::new(&self.shared.admission.bodies);
+        let mut reservation =
+            Reservation::for_principal(&self.shared.admission.bodies, call.principal.share_key());
         match whole(input, max, &mut reservation).await {
             Ok(body) if body.len() <= INLINE_WORK_BYTES => {
                 self.wait(self.start_operation((call, operation), &body))
@@ -395,8 +396,10 @@ impl Edge {
         if let Body::Bytes(bytes) = reply.body {
             let budget = &self.shared.admission.answers;
             let reservation = reply.reservation.take();
-            let mut reservation =
-                reservation.map_or_else(|| Reservation::new(budget), |reservation| *reservation);
+            let mut reservation = reservation.map_or_else(
+                || Reservation::for_principal(budget, call.principal.share_key()),
+                |reservation| *reservation,
+            );
             let is_reserved = reservation.cover(bytes.len()).await;
             if !call.head.method.writes() {
                 is_reserved.map_err(busy)?;
@@ -417,7 +420,8 @@ impl Edge {
             return batch::run(edge, call, input).await;
         }
         let max = body_max(call, operation, &self.shared.config);
-        let mut reservation = Reservation::new(&self.shared.admission.bodies);
+        let mut reservation =
+            Reservation::for_principal(&self.shared.admission.bodies, call.principal.share_key());
         let body = whole(input, max, &mut reservation).await?;
         let body = coding::decode(&call.head, body, max, &mut reservation).await?;
         consistency::wait(edge, call, operation).await?;

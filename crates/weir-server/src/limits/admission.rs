@@ -20,8 +20,13 @@ use crate::limits::budget::{BudgetExhausted, MemoryBudget};
 use crate::limits::memory::MemoryLimits;
 
 /// Texts for clients when a limit is reached.
-const BODIES_USED_UP: &str = "the memory for incomplete bodies is used up (bodies_budget)";
+const BODIES_USED_UP: [&str; 2] = [
+    "the memory for incomplete bodies is used up (bodies_budget)",
+    "incomplete bodies of the principal use half of the memory for bodies (bodies_budget)",
+];
 pub(crate) const ANSWERS_USED_UP: &str = "the memory for responses is used up (answers_budget)";
+const ANSWERS_SHARE_USED_UP: &str =
+    "responses to the principal use half of the memory for responses (answers_budget)";
 pub(crate) const LISTENERS_USED_UP: &str =
     "the memory for keys and queries of listeners is used up (answers_budget)";
 
@@ -145,6 +150,7 @@ impl Drop for PriorityGuard {
 
 impl Admission {
     pub(crate) fn new(limits: MemoryLimits) -> Self {
+        let answers = [ANSWERS_USED_UP, ANSWERS_SHARE_USED_UP];
         Self {
             limits,
             bytes: Arc::default(),
@@ -152,8 +158,8 @@ impl Admission {
             priority: Arc::default(),
             costly_priority: Arc::default(),
             costly_claims: Arc::default(),
-            bodies: MemoryBudget::new(BODIES_USED_UP, limits.bodies, limits.small),
-            answers: MemoryBudget::new(ANSWERS_USED_UP, limits.answers, limits.small),
+            bodies: MemoryBudget::with_shares(BODIES_USED_UP, limits.bodies, limits.small),
+            answers: MemoryBudget::with_shares(answers, limits.answers, limits.small),
             listeners: MemoryBudget::new(LISTENERS_USED_UP, limits.answers, limits.small),
             streams: Arc::default(),
             compiles: Arc::new(Semaphore::new(COMPILES_MAX)),

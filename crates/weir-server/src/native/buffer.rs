@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Port;
 use crate::config::ServerConfig;
-use crate::limits::budget::{MemoryBudget, Reservation};
+use crate::limits::budget::{MemoryBudget, Reservation, ShareKey};
 use crate::limits::minimum_rate::MinimumRate;
 
 /// Initial size of the receive buffer. An idle connection has none.
@@ -44,6 +44,11 @@ impl Received {
             end: 0,
             rate: MinimumRate::default(),
         }
+    }
+
+    /// Limits the memory of packets to the share of a principal.
+    pub(super) fn set_share(&mut self, share: Option<ShareKey>) {
+        self.reservation.set_share(share);
     }
 
     /// Returns the deadline for more bytes of a large packet that holds memory of the budget.
@@ -157,6 +162,11 @@ impl Outgoing {
             reserved: None,
             rate: MinimumRate::default(),
         }
+    }
+
+    /// Limits the memory of long pages to the share of a principal.
+    pub(super) fn set_share(&mut self, share: Option<ShareKey>) {
+        self.budget.set_share(share);
     }
 
     /// Returns the deadline by which the client must accept more of a long response.

@@ -343,6 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         };
         let before = self.state.clone();
+        let was_open = before.phase() == State::Open;
         let result = match self.state.next(received.unread()) {
             Ok(None) => {
                 let bytes = received.unread().len() + self.state.missing_bytes();
@@ -380,6 +381,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 PacketResult::Incomplete
             }
         };
+        if !was_open && self.state.phase() == State::Open {
+            // The client has authenticated.
+            let share = self.principal.share_key();
+            received.set_share(share);
+            self.out.set_share(share);
+            self.listeners.set_share(share);
+        }
         self.received = Some(received);
         match result {
             PacketResult::Incomplete => false,

@@ -20,7 +20,7 @@ use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 use super::buffer::OUT_BYTES_HIGH;
 use super::pushdown::{FilterResult, LatestKeys, Pushdown};
 use crate::limits::BLOCK_BYTES_FREE;
-use crate::limits::budget::{MemoryBudget, Reservation};
+use crate::limits::budget::{MemoryBudget, Reservation, ShareKey};
 use crate::limits::readers::{READER_THREAD, Readers};
 
 /// Keys of a `latest` listener in one look-up.
@@ -110,6 +110,11 @@ impl Fetch {
             task: None,
             result: None,
         }
+    }
+
+    /// Limits the memory of fetched pages to the share of a principal.
+    pub(super) fn set_share(&mut self, share: Option<ShareKey>) {
+        self.budget.set_share(share);
     }
 
     /// The budget for fetched pages.

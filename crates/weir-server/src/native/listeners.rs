@@ -21,7 +21,7 @@ use super::pushdown::{Ending, Filter, FilterResult, LatestKeys, Pushdown};
 use super::refuse::{self, Refused};
 use crate::limits::BLOCK_BYTES_FREE;
 use crate::limits::admission::LISTENERS_USED_UP;
-use crate::limits::budget::Reservation;
+use crate::limits::budget::{BudgetExhausted, Reservation, ShareKey};
 use crate::shared::Shared;
 
 /// Pages that a filter scans in one turn of a listener.
@@ -146,6 +146,11 @@ impl Listeners {
         }
     }
 
+    /// Limits the memory of pages to the share of a principal.
+    pub(super) fn set_share(&mut self, share: Option<ShareKey>) {
+        self.fetch.set_share(share);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -214,7 +219,10 @@ impl Listeners {
     ) -> Result<Message<'static>, Refused> {
         let texts = self.check_limits(listen)?;
         if !self.reservation.try_cover(self.memory() + texts.memory()) {
-            return Err(Refused::new(ErrorCode::Busy, LISTENERS_USED_UP));
+            return Err(Refused::exhausted(BudgetExhausted {
+                text: LISTENERS_USED_UP,
+                limit: self.fetch.budget().max(),
+            }));
         }
         let added = self.add_reserved(store, tag, listen, texts, start);
         // The listener may have been refused.

@@ -158,7 +158,8 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     let is_coded = !coding::of_request(&call.head)?.is_empty();
     if atomic || is_coded || framing == Framing::Events {
         let max = config.body_max.0;
-        let mut reservation = Reservation::new(&edge.shared.admission.bodies);
+        let mut reservation =
+            Reservation::for_principal(&edge.shared.admission.bodies, call.principal.share_key());
         let body = whole(input, max, &mut reservation).await?;
         let body = coding::decode(&call.head, body, max, &mut reservation).await?;
         // The items are copies of the body.
@@ -168,7 +169,10 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     let mut writer = Writer::new(edge, call, Session::counted(edge, call, b"")?);
     let mut stream = ItemStream {
         input,
-        reservation: Reservation::new(&edge.shared.admission.bodies),
+        reservation: Reservation::for_principal(
+            &edge.shared.admission.bodies,
+            call.principal.share_key(),
+        ),
         buffer: Vec::new(),
         from: 0,
         is_end: false,

@@ -120,8 +120,7 @@ impl Edge {
             client,
             principal: None,
         };
-        let is_counted = !principal.name.is_empty() && !principal.is_owner();
-        if is_counted && !self.has_key(client) {
+        if principal.is_limited() && !self.has_key(client) {
             let counted = self.shared.idempotency_keys.start(&principal.name);
             counted.map_err(keys_full)?;
             key.principal = Some(principal.name.clone());

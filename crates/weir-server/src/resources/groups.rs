@@ -501,7 +501,8 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let limit = limit.unwrap_or(GROUPS_PAGE_MAX);
     let store = Arc::clone(&edge.shared.store);
     let topic = call.matched.topic.clone();
-    let mut reservation = Reservation::new(&edge.shared.admission.answers);
+    let mut reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let page = offload::run(move || {
         let page = page_of_groups(&store, &topic, &after, limit, &mut reservation);
         let page = page.map_err(|error| problems::of_store(&error))?;

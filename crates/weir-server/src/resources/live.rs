@@ -57,6 +57,11 @@ impl EventStream {
         }
     }
 
+    /// The principal that reads.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
     /// Marks the current changes as seen. Call it before a read: a change during the read then ends
     /// the next wait.
     pub(super) fn mark_seen(&mut self) {

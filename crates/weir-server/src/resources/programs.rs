@@ -253,8 +253,10 @@ fn describe(reply: Reply, program: &weir_store::ProgramInfo) -> Reply {
 }
 
 /// Reserves memory for a description with the arguments of the topic's program.
-pub(crate) async fn reserve_description(edge: &Edge, topic: &str) -> Result<Reservation, Problem> {
-    let mut reservation = Reservation::new(&edge.shared.admission.answers);
+pub(crate) async fn reserve_description(edge: &Edge, call: &Call) -> Result<Reservation, Problem> {
+    let topic = &call.matched.topic;
+    let mut reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let program = edge.shared.store.program(topic);
     // The copy of the arguments is dropped before the wait.
     if let Some(bytes) = program.map(|program| program.args.len()) {
@@ -269,7 +271,7 @@ pub(crate) async fn reserve_description(edge: &Edge, topic: &str) -> Result<Rese
 pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
-    let reservation = reserve_description(edge, topic).await?;
+    let reservation = reserve_description(edge, call).await?;
     if store
         .topic_state(topic)
         .is_none_or(|topic| topic.incarnation.is_none())

@@ -541,7 +541,7 @@ fn body_of(edge: &Edge, mut reply: Reply, info: &TopicInfo) -> Reply {
 
 /// Responds to GET of a topic.
 pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    let reservation = reserve_description(edge, &call.matched.topic).await?;
+    let reservation = reserve_description(edge, call).await?;
     let info = edge
         .shared
         .store
@@ -568,7 +568,8 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let limit = usize::try_from(limit).unwrap_or(1);
     let shared = Arc::clone(&edge.shared);
     let principal = Arc::clone(&call.principal);
-    let mut reservation = Reservation::new(&edge.shared.admission.answers);
+    let mut reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let (found, more, body, reservation) = offload::run(move || {
         let mut found = listing::topics(&shared, &principal, &after, &prefix, limit + 1, false);
         let all = found.len();

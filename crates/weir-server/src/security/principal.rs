@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::rate::RateAccounts;
+use crate::limits::budget::ShareKey;
 
 /// How a name was proved. Each check looks up the proof again, so a revocation also affects open
 /// connections.
@@ -35,6 +36,16 @@ impl Principal {
     /// Whether the principal is the user who owns the files of the store.
     pub(crate) fn is_owner(&self) -> bool {
         self.proof == Proof::Owner
+    }
+
+    /// The key of the principal's shares of memory; `None` if none limits it.
+    pub(crate) fn share_key(&self) -> Option<ShareKey> {
+        self.is_limited().then(|| ShareKey::new(&self.name))?
+    }
+
+    /// Whether shares limit the principal: it has a name, and is not the owner.
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.name.is_empty() && !self.is_owner()
     }
 }
 

@@ -16,6 +16,7 @@ mod remote;
 mod rights;
 mod secrets;
 mod sessions;
+mod shares;
 mod start;
 mod streams;
 mod tls;

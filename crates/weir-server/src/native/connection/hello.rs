@@ -8,7 +8,6 @@ use weir_protocol::{Hello, HelloOk, Message, Packet, TEXT_BYTES_MAX, VERSION, WI
 use weir_store::{Durability, Store};
 
 use super::Connection;
-use crate::limits::admission::ANSWERS_USED_UP;
 use crate::native::refuse::{self, Refused};
 use crate::native::{SessionOwner, WINDOW_BYTES};
 use crate::phase::Phase;
@@ -185,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(lines);
         }
         self.port.release(client, self.number);
-        let mut refused = Refused::new(ErrorCode::Busy, ANSWERS_USED_UP);
+        let mut refused = Refused::exhausted(self.port.shared.admission.answers.exhausted());
         refused.message.retry_ms = Some(MEMORY_RETRY_MS);
         Err(refused)
     }

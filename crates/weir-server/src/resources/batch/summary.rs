@@ -89,8 +89,9 @@ impl Summary {
     }
 
     /// Reserves memory for the runs in a response, or removes them if the budget is used up.
-    async fn reserve(&mut self, edge: &Edge) -> Reservation {
-        let mut reservation = Reservation::new(&edge.shared.admission.answers);
+    async fn reserve(&mut self, edge: &Edge, call: &Call) -> Reservation {
+        let budget = &edge.shared.admission.answers;
+        let mut reservation = Reservation::for_principal(budget, call.principal.share_key());
         // While the response is rendered, there are two copies.
         if reservation.cover(2 * self.runs.len()).await.is_err() {
             self.runs = Vec::new();
@@ -120,7 +121,7 @@ pub(super) async fn answer(
     mut summary: Summary,
     failed: Option<Problem>,
 ) -> Result<Reply, Problem> {
-    let reservation = summary.reserve(edge).await;
+    let reservation = summary.reserve(edge, call).await;
     if let Some(problem) = failed {
         let nonces = [FieldName::WeirNonce, FieldName::IdempotencyKey];
         let has_nonces = nonces.iter().any(|name| call.head.has(*name));

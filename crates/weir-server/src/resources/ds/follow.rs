@@ -117,7 +117,9 @@ impl Follower {
             return Ok(None);
         };
         let collected = CollectedBody::new(store, &view, self.position, TAIL_BYTES);
-        let (collected, mut reservation) = collected.run(&self.live.edge.shared).await?;
+        let (collected, mut reservation) = collected
+            .run(&self.live.edge.shared, self.live.principal())
+            .await?;
         self.position = collected.next();
         if collected.count() == 0 && self.sent == Some(self.position) {
             return Ok(None);

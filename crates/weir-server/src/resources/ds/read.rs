@@ -115,7 +115,7 @@ fn now(view: &View) -> Reply {
 /// Returns the available data.
 async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Result<Reply, Problem> {
     let collected = CollectedBody::new(&edge.shared.store, view, position, PAGE_BYTES);
-    let (collected, reservation) = collected.run(&edge.shared).await?;
+    let (collected, reservation) = collected.run(&edge.shared, &call.principal).await?;
     let next = collected.next();
     let mut reply = at(view, 200, next);
     let end = if view.ends_at(next) { "c" } else { "" };
@@ -155,7 +155,7 @@ async fn poll(
     let mut is_over = false;
     loop {
         let collected = CollectedBody::new(&edge.shared.store, &view, position, PAGE_BYTES);
-        let (collected, reservation) = collected.run(&edge.shared).await?;
+        let (collected, reservation) = collected.run(&edge.shared, &call.principal).await?;
         position = collected.next();
         let found = collected.count() > 0;
         if found || is_over || view.ends_at(position) {

@@ -17,6 +17,7 @@ use crate::resources::problems;
 use crate::resources::reading::{self, Attempt, reserve_block};
 use crate::resources::streams::config::Part;
 use crate::resources::streams::terms::is_data;
+use crate::security::Principal;
 use crate::shared::Shared;
 
 /// Iterates over the records of a stream.
@@ -213,9 +214,14 @@ impl CollectedBody {
     }
 
     /// Collects the whole body. Reads the first block inline if it is in memory, and the rest on a
-    /// reader thread.
-    pub(crate) async fn run(mut self, shared: &Shared) -> Result<(Self, Reservation), Problem> {
-        let mut reservation = Reservation::new(&shared.admission.answers);
+    /// reader thread. The memory is that of responses to the caller.
+    pub(crate) async fn run(
+        mut self,
+        shared: &Shared,
+        caller: &Principal,
+    ) -> Result<(Self, Reservation), Problem> {
+        let mut reservation =
+            Reservation::for_principal(&shared.admission.answers, caller.share_key());
         if let Poll::Ready(is_complete) = self.step_now(&mut reservation)
             && is_complete?
             && self.needed_bytes.is_none()

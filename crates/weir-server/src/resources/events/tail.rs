@@ -247,7 +247,7 @@ impl Tail {
             return Ok(Some(piece.bytes));
         }
         let budget = &self.live.edge.shared.admission.answers;
-        let mut reservation = Reservation::new(budget);
+        let mut reservation = Reservation::for_principal(budget, self.live.principal().share_key());
         let mut out = Vec::new();
         while out.len() < TAIL_BYTES {
             let mut missing = reserve_block(&self.reader, out.len(), &mut reservation);

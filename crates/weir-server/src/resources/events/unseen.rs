@@ -62,10 +62,12 @@ impl UnseenRecords {
         };
         let topic = &call.matched.topic;
         let may_read = edge.shared.security.can_read(&call.principal, topic);
+        let mut budget = edge.shared.admission.answers.clone();
+        budget.set_share(call.principal.share_key());
         may_read.then(|| Self {
             store: Arc::clone(&edge.shared.store),
             readers: edge.shared.readers.clone(),
-            budget: edge.shared.admission.answers.clone(),
+            budget,
             topic: topic.clone(),
             key: is_key.then(|| key.to_vec()),
             after,

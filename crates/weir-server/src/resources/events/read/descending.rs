@@ -68,7 +68,8 @@ pub(super) async fn descending(
     let topic = call.matched.topic.clone();
     let (first, last) = (reader.first().0, reader.last().0);
     let form = writer.form;
-    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let ((writer, next), reservation) =
         reading::read(&edge.shared, reservation, move |reservation| {
             // Drops the result of an attempt that lacked memory.

@@ -36,7 +36,8 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     {
         return Err(no_topic());
     }
-    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let ((writer, next), reservation) =
         reading::read(&edge.shared, reservation, move |reservation| {
             let (found, more) = store

@@ -91,7 +91,8 @@ fn reserve_value_of(
 pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let offset = call.matched.offset;
     let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
-    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let read = reading::read(&edge.shared, reservation, move |reservation| {
         let reader = store.read(&topic, ConsequenceOffset(offset - 1));
         let mut reader = reader.map_err(|error| store_error(&error))?;
@@ -147,7 +148,8 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     }
     let store = Arc::clone(&edge.shared.store);
     let (topic, key) = (call.matched.topic.clone(), call.matched.key.clone());
-    let reservation = Reservation::new(&edge.shared.admission.answers);
+    let reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let read = reading::read(&edge.shared, reservation, move |reservation| {
         if let Some(offset) = store.key_offset(&topic, &key)
             && let Some(bytes) = reserve_value_of(&store, &topic, offset, reservation)

@@ -91,7 +91,8 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         scanned_bytes: 0,
         needed_bytes: None,
     };
-    let mut reservation = Reservation::new(&edge.shared.admission.answers);
+    let mut reservation =
+        Reservation::for_principal(&edge.shared.admission.answers, call.principal.share_key());
     let deadline = Instant::now() + Duration::from_secs(wait);
     let mut phase = edge.shared.phase.subscribe();
     loop {
