@@ -735,7 +735,7 @@ MINE is the local value, THEIRS is the value of another user."
       (weir-tests-until (lambda () (null (weir-jira--site-pull site))))
       (should (eq (car (weir-jira--site-failure site)) 'weir-http))
       (should (equal (weir-jira-edit-tests-at-site url key 'summary) "Mine"))
-      (weir-jira-edit-tests-shows weir-jira--issue-buffer "\`[^●]*\'"))))
+      (weir-jira-edit-tests-shows weir-jira--issue-buffer "\\`[^●]*\\'"))))
 
 (ert-deftest weir-jira-edit-tests-a-durable-change-is-not-reported-as-failed ()
   (weir-jira-tests-with url '("--issues" "3")
