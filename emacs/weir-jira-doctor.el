@@ -38,10 +38,12 @@
 
 (defun weir-jira-doctor--token (site)
   "Return the place where the token of SITE is stored, never the token."
-  (let ((about (weir--jira-about (weir-jira--site-handle site))))
+  (let ((about (weir--jira-about (weir-jira--site-handle site)))
+        (login (weir-jira--login site)))
     (cond
-     ((null (weir-jira--login site)) "none")
-     ((weir-jira--known-token site) "auth-source")
+     ((null login) "none")
+     ((weir-jira--stored-secret (plist-get about :site-url) login) "auth-source")
+     ((weir-jira--known-token site) "not stored; in memory until Emacs ends")
      ((equal (plist-get about :token-store) "keyring") "keyring")
      ((weir-jira--token-file site) (concat "file " (weir-jira--token-file site)))
      (t "missing; use M-x weir-jira-setup"))))

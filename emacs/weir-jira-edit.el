@@ -115,7 +115,9 @@ TEXT describes the change if it is durable; nil means that it was queued."
     (let ((stuck (+ (plist-get value :conflicts) (plist-get value :rejected)
                     (plist-get value :unknown)))
           (sent (+ (plist-get value :sent) (plist-get value :already))))
-      (weir-jira--log site (format "pushed: %S" value))
+      (weir-jira--log site (concat "pushed: " (weir-jira--counts value weir-jira--push-counts)))
+      (dolist (sentence (append (plist-get value :messages) nil))
+        (weir-jira--log site (weir--one-line sentence)))
       (weir-jira--pulled site 'done (plist-get value :pull) nil t)
       (when (> (+ stuck sent) 0)
         (message "Jira: %d sent%s" sent
@@ -250,15 +252,28 @@ By default, assign the issue at point; in a list the marked issues."
   (interactive)
   (weir-jira-assign "none"))
 
+(defun weir-jira--label-changes (text)
+  "Return TEXT, labels such as \"a,-b\", with a sign before each label.
+A text without signs would replace all labels of the issue."
+  (let ((labels (cl-remove-if (lambda (label) (member label '("+" "-")))
+                              (split-string text "," t "[ \t]+"))))
+    (unless labels
+      (user-error "No label"))
+    (mapconcat (lambda (label)
+                 (if (string-match-p "\\`[-+]" label) label (concat "+" label)))
+               labels ",")))
+
 (defun weir-jira-label (labels &optional keys)
-  "Add and remove LABELS of the issues KEYS, such as \"+a,-b\".
-By default, change the issue at point; in a list the marked issues."
+  "Add and remove LABELS of the issues KEYS, such as \"a,-b\".
+A label without a sign is added.  By default, change the issue at point; in a
+list the marked issues."
   (interactive (progn
                  (weir-jira--changeable)
                  (let ((keys (weir-jira--chosen)))
-                   (list (read-string "Labels (+a,-b): " "+") keys))))
-  (dolist (key (or keys (weir-jira--chosen)))
-    (weir-jira--change (weir-jira--changeable) "edit" key "labels" labels)))
+                   (list (read-string "Labels (a,-b adds a, removes b): ") keys))))
+  (let ((changes (weir-jira--label-changes labels)))
+    (dolist (key (or keys (weir-jira--chosen)))
+      (weir-jira--change (weir-jira--changeable) "edit" key "labels" changes))))
 
 (defun weir-jira-watch (&optional off)
   "Watch the issue at point; with a prefix argument OFF, stop watching it.
@@ -419,6 +434,7 @@ there is nothing to queue.")
   "Edit a text of an issue; \\[weir-jira-edit-commit] queues it.
 \\[weir-jira-edit-abort] drops it."
   :lighter " Jira"
+  :interactive nil
   (setq header-line-format
         (substitute-command-keys
          "\\<weir-jira-edit-mode-map>\\[weir-jira-edit-commit] queues, \\[weir-jira-edit-abort] drops")))
@@ -903,6 +919,7 @@ With DRY-RUN, only show the clocks."
 (define-derived-mode weir-jira-outbox-mode tabulated-list-mode "Jira-Outbox"
   "Changes that the site has not executed yet.
 \\{weir-jira-outbox-mode-map}"
+  :interactive nil
   (setq tabulated-list-format
         [("No" 5 nil) ("State" 10 t) ("Issue" 12 t) ("Change" 40 nil) ("Problem" 40 nil)]
         tabulated-list-entries #'weir-jira--outbox-rows)

@@ -270,16 +270,22 @@ A buffer without a site has the default one."
   "Tokens that auth-source does not store, until Emacs ends.
 The keys are (HOST . LOGIN), the values functions that return the token.")
 
-(defun weir-jira--secret (url login)
-  "Return the token for LOGIN at the site URL, or nil.
-The token is from auth-source, or from `weir-jira-setup' in this Emacs."
+(defun weir-jira--stored-secret (url login)
+  "Return the token for LOGIN at the site URL from auth-source, or nil.
+The value can be a function that returns the token."
   (let* ((host (weir-jira--host url))
-         (found (car (auth-source-search :host host :user login :max 1)))
-         (secret (or (plist-get found :secret)
-                     (cdr (assoc (cons host login) weir-jira--session-tokens)))))
+         (found (car (auth-source-search :host host :user login :max 1))))
     (unless found
       ;; auth-source also remembers that it found nothing.
       (auth-source-forget+ :host host))
+    (plist-get found :secret)))
+
+(defun weir-jira--secret (url login)
+  "Return the token for LOGIN at the site URL, or nil.
+The token is from auth-source, or from `weir-jira-setup' in this Emacs."
+  (let ((secret (or (weir-jira--stored-secret url login)
+                    (cdr (assoc (cons (weir-jira--host url) login)
+                                weir-jira--session-tokens)))))
     (if (functionp secret) (funcall secret) secret)))
 
 (defun weir-jira--forget-secret (url)
@@ -365,20 +371,26 @@ as EXPIRES or BEARER means to ask for it.
 The token is read from auth-source, or from the user.  Data Center is
 read-only."
   (interactive
-   (pcase-let* ((`(,url ,email ,gateway ,projects) weir-jira--answers)
-                (url (read-string "Address of the site: " (or url "https://")))
-                (email (read-string "E-mail address of the account (Data Center: empty): " email))
-                (with-token (not (equal email ""))))
-     (list url email
-           (and with-token
-                (weir-jira--or-nil
-                 (read-string "Gateway address (for a token with scopes, else empty): " gateway)))
-           ;; `command-history' keeps the arguments.
-           'ask
-           (split-string (read-string "Keys of projects (empty: all): "
-                                      (string-join projects " "))
-                         "[ ,]+" t)
-           (and (not with-token) 'ask))))
+   (progn
+     ;; A missing module is reported before the questions.
+     (weir--ensure)
+     (pcase-let* ((`(,url ,email ,gateway ,projects) weir-jira--answers)
+                  (url (if url
+                           (read-string (format-prompt "Address of the site" url) nil nil url)
+                         (read-string "Address of the site: " "https://")))
+                  (email (weir-jira--read-answer "E-mail address of the account" "Data Center"
+                                                 email))
+                  (with-token (not (equal email ""))))
+       (list url email
+             (and with-token
+                  (weir-jira--or-nil
+                   (weir-jira--read-answer "Gateway address" "the token has no scopes" gateway)))
+             ;; `command-history' keeps the arguments.
+             'ask
+             (split-string (weir-jira--read-answer "Keys of projects" "all"
+                                                   (string-join projects " "))
+                           "[ ,]+" t)
+             (and (not with-token) 'ask)))))
   (weir--ensure)
   (setq weir-jira--answers (list url email gateway projects))
   (let* ((with-token (not (equal email "")))
@@ -416,6 +428,17 @@ read-only."
                            (format "the site refused %s; nothing was stored; use M-x weir-jira-setup again"
                                    (if with-token "the e-mail address or the token" "the token"))))))
        (weir-jira--logged-in status value)))))
+
+(defun weir-jira--read-answer (prompt meaning before)
+  "Ask for a setting with PROMPT, in which MEANING explains an empty answer.
+BEFORE, the answer at the setup that failed, is the default; the user then
+types a space for an empty answer."
+  (let ((default (weir-jira--or-nil before)))
+    (string-trim
+     (read-string (format "%s (%s: %s): " prompt
+                          (if default (format "default %s; SPC" default) "empty")
+                          meaning)
+                  nil nil default))))
 
 (defun weir-jira--read-expiry ()
   "Ask for the date on which a token expires; return nil if there is none."
@@ -547,6 +570,29 @@ The first issues are shown at once, the others when the pull ends."
       (weir-jira--refresh site))
     (weir-jira--update-headers site)))
 
+(defconst weir-jira--pull-counts
+  '((:changed . "changed") (:gone . "gone") (:moved . "moved to another project")
+    (:repaired . "left out by the site before") (:outdated . "changed without a new time")
+    (:unreadable . "unreadable") (:incomplete . "incomplete") (:stale . "sent in an old version")
+    (:requests . "requests"))
+  "Numbers in the report of a pull that the log shows, and their names.")
+
+(defconst weir-jira--push-counts
+  '((:sent . "sent") (:conflicts . "in conflict") (:rejected . "rejected")
+    (:unknown . "with an unknown outcome") (:already . "not needed") (:merged . "merged")
+    (:waiting . "waiting") (:overwritten . "overwritten changes of others")
+    (:requests . "requests"))
+  "Numbers in the report of a push that the log shows, and their names.")
+
+(defun weir-jira--counts (report names)
+  "Return the numbers of REPORT under their NAMES, as a text for the log.
+The first two are always shown, the others if they are not 0."
+  (mapconcat (lambda (name) (format "%d %s" (plist-get report (car name)) (cdr name)))
+             (append (cl-subseq names 0 2)
+                     (cl-remove 0 (nthcdr 2 names)
+                                :key (lambda (name) (or (plist-get report (car name)) 0))))
+             ", "))
+
 (defun weir-jira--pulled (site status value verbose &optional pushed)
   "Handle the end of a pull of SITE with STATUS and VALUE.
 With VERBOSE, also report a pull without changes.  PUSHED is non-nil if the
@@ -574,7 +620,7 @@ pull followed a push, which can have changed the outbox."
     (let ((changed (plist-get value :changed))
           (gone (plist-get value :gone))
           (repaired (plist-get value :repaired)))
-      (weir-jira--log site (format "pulled: %S" value))
+      (weir-jira--log site (concat "pulled: " (weir-jira--counts value weir-jira--pull-counts)))
       (when (or verbose (> (+ changed gone) 0))
         (message "Jira: %d issues changed, %d gone%s" changed gone
                  (if (> repaired 0)
@@ -591,17 +637,25 @@ pull followed a push, which can have changed the outbox."
   (when (yes-or-no-p (format "%s.  Remove them from the replica? " (cadr failure)))
     (weir-jira--pull site t t t)))
 
+(defun weir-jira--log-buffer ()
+  "Return the buffer of the log, which the user cannot edit."
+  (with-current-buffer (get-buffer-create "*weir-jira-log*")
+    (unless (derived-mode-p 'special-mode)
+      (special-mode))
+    (current-buffer)))
+
 (defun weir-jira--log (site text)
   "Add TEXT about SITE to the log."
-  (with-current-buffer (get-buffer-create "*weir-jira-log*")
+  (with-current-buffer (weir-jira--log-buffer)
     (save-excursion
-      (goto-char (point-max))
-      (insert (format-time-string "%F %T ") (weir-jira--site-name site) " " text "\n"))))
+      (let ((inhibit-read-only t))
+        (goto-char (point-max))
+        (insert (format-time-string "%F %T ") (weir-jira--site-name site) " " text "\n")))))
 
 (defun weir-jira-sync-log ()
   "Show the log of pulls and pushes."
   (interactive)
-  (pop-to-buffer (get-buffer-create "*weir-jira-log*")))
+  (pop-to-buffer (weir-jira--log-buffer)))
 
 (defun weir-jira--buffers (site)
   "Return the buffers that show something of SITE."
@@ -731,6 +785,15 @@ plus the number of characters times 2^32.  A face has no DATA."
 
 ;;;; Lists
 
+(defvar weir-jira--org-timer nil
+  "The timer that loads org while Emacs is idle; nil before the first list.")
+
+(defun weir-jira--load-org-when-idle ()
+  "Load org when Emacs is next idle, so that no command waits for it.
+The second and later calls do nothing."
+  (unless (or noninteractive weir-jira--org-timer (featurep 'org))
+    (setq weir-jira--org-timer (run-with-idle-timer 2 nil #'require 'org nil t))))
+
 (defconst weir-jira--first-rows 200 "Number of rows that are shown at once.")
 (defconst weir-jira--added-rows 250 "Number of rows that are added at a time while Emacs is idle.")
 
@@ -790,6 +853,7 @@ plus the number of characters times 2^32.  A face has no DATA."
 (define-derived-mode weir-jira-list-mode special-mode "Jira"
   "Issues of a site.
 \\{weir-jira-list-mode-map}"
+  :interactive nil
   (setq-local revert-buffer-function #'weir-jira--revert-list)
   (setq truncate-lines t
         header-line-format '(:eval (weir-jira--list-header)))
@@ -798,6 +862,7 @@ plus the number of characters times 2^32.  A face has no DATA."
   ;; Otherwise each refresh keeps a copy of the text before it.
   (buffer-disable-undo)
   (hl-line-mode 1)
+  (weir-jira--load-org-when-idle)
   (add-hook 'kill-buffer-hook #'weir-jira--stop-filling nil t))
 
 (defun weir-jira--list-header ()
@@ -1221,6 +1286,7 @@ The last one gets the rest of the line.  `weir-jira-save-view' stores them."
 (define-derived-mode weir-jira-projects-mode tabulated-list-mode "Jira-Projects"
   "Projects of a site.
 \\{weir-jira-projects-mode-map}"
+  :interactive nil
   (setq tabulated-list-format
         [("Key" 10 t) ("Open" 8 nil) ("Issues" 8 nil) ("Name" 40 t)]
         tabulated-list-entries #'weir-jira--project-rows)
@@ -1301,6 +1367,7 @@ RET shows the found issues in a list."
 (define-derived-mode weir-jira-issue-mode special-mode "Jira-Issue"
   "An issue, with its comments and its history.
 \\{weir-jira-issue-mode-map}"
+  :interactive nil
   (setq-local outline-regexp "\\*+ ")
   (setq-local imenu-generic-expression '((nil "^\\*+ \\(.*\\)" 1)))
   (setq-local bookmark-make-record-function #'weir-jira--issue-bookmark)
@@ -1310,6 +1377,7 @@ RET shows the found issues in a list."
                                                          (weir-jira--state))))))
   (buffer-disable-undo)
   (visual-line-mode 1)
+  (weir-jira--load-org-when-idle)
   (outline-minor-mode 1))
 
 (defconst weir-jira--issue-buffer "*jira issue*" "Name of the buffer that shows an issue.")
@@ -1701,12 +1769,20 @@ The keys are those of lists and of the buffer of an issue."
     ("H" "History" weir-jira-history)
     ("=" "Compare versions" weir-jira-diff)
     ("x" "Export as org" weir-jira-org-export :if-derived weir-jira-issue-mode)]
-   ["Change"
+   ["Site"
+    ("G" "Sync" weir-jira-sync)
+    ("o" "Outbox" weir-jira-outbox)
+    ("P" "Push" weir-jira-push)
+    ("@" "Other site" weir-jira-switch-site)
+    ("$" "Log" weir-jira-sync-log)
+    ("d" "Doctor" weir-jira-doctor)]]
+  [["Change"
     ("e" "Field at point" weir-jira-set-field)
     ("E" "Edit" weir-jira-edit)
     ("t" "Transition" weir-jira-transition)
     ("a" "Assign" weir-jira-assign)
-    ("A" "Assign to me" weir-jira-assign-me)
+    ("A" "Assign to me" weir-jira-assign-me)]
+   ["Add"
     ("c" "Comment" weir-jira-comment)
     ("i" "Log work" weir-jira-worklog)
     ("L" "Labels" weir-jira-label)
@@ -1717,14 +1793,7 @@ The keys are those of lists and of the buffer of an issue."
     ("&" "Subtask" weir-jira-create-subtask)
     ("C" "Clone" weir-jira-clone)
     ("k" "Delete comment, worklog" weir-jira-delete-part)
-    ("D" "Delete" weir-jira-delete)]
-   ["Site"
-    ("G" "Sync" weir-jira-sync)
-    ("o" "Outbox" weir-jira-outbox)
-    ("P" "Push" weir-jira-push)
-    ("@" "Other site" weir-jira-switch-site)
-    ("$" "Log" weir-jira-sync-log)
-    ("d" "Doctor" weir-jira-doctor)]])
+    ("D" "Delete" weir-jira-delete)]])
 
 (provide 'weir-jira)
 (require 'weir-jira-edit)

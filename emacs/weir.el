@@ -399,6 +399,7 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
 
 (define-derived-mode weir-browse-mode tabulated-list-mode "Weir"
   "Topics of a store."
+  :interactive nil
   (setq tabulated-list-format
         [("Topic" 40 t) ("First" 10 nil) ("Last" 10 nil) ("Keys" 10 nil) ("Bytes" 12 nil)])
   (setq tabulated-list-entries #'weir--entries)
@@ -413,13 +414,28 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
           (weir-topics weir--store)))
 
 (defun weir--read-store ()
-  "Ask for a directory or a URL, and return the store."
+  "Return the store of the buffer, or ask for a directory or a URL and open it."
   (if weir--store
       weir--store
+    ;; A missing module is reported before the question.
+    (weir--ensure)
     (let ((place (read-string "Store (directory or URL): ")))
       (if (string-match-p "\\`\\(weirs?:\\|unix:\\)" place)
           (weir-connect place)
         (weir-open place)))))
+
+(defun weir--read-topic (store prompt match)
+  "Ask for a topic of STORE with PROMPT; the topic at point is the default.
+If MATCH is non-nil, the topic must exist."
+  (let* ((default (or weir--topic
+                      (and (derived-mode-p 'weir-browse-mode) (tabulated-list-get-id))))
+         (topic (completing-read
+                 (format-prompt prompt default)
+                 (mapcar (lambda (topic) (aref topic 0)) (weir-topics store))
+                 nil match nil nil default)))
+    (when (equal topic "")
+      (user-error "No topic"))
+    topic))
 
 ;;;###autoload
 (defun weir-browse (store)
@@ -450,13 +466,22 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
 
 (define-derived-mode weir-query-mode special-mode "Weir-Query"
   "Results of a query, one a line."
+  :interactive nil
   (setq truncate-lines t)
   (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
+;;;###autoload
 (defun weir-query-show (store from &rest options)
   "Show the results of `weir-query' for STORE, FROM and OPTIONS in a buffer.
 Results are inserted as they arrive; killing the buffer cancels the query.
-Return the buffer."
+Return the buffer.
+Interactively, ask for the store, for FROM, a topic or a pattern such as
+orders.*, and for a condition."
+  (interactive
+   (let* ((store (weir--read-store))
+          (from (weir--read-topic store "Topic or pattern" nil))
+          (where (read-string "Where (such as $.n > 1; empty: all records): ")))
+     (append (list store from) (unless (equal where "") (list :where where)))))
   (let ((buffer (generate-new-buffer (format "*weir query %s*" from))))
     (with-current-buffer buffer
       (weir-query-mode)
@@ -499,6 +524,7 @@ Return the buffer."
 
 (define-derived-mode weir-tail-mode special-mode "Weir-Tail"
   "Records of a topic, as they arrive."
+  :interactive nil
   (setq truncate-lines t)
   (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
@@ -544,8 +570,12 @@ Emacs 28 blocks for seconds at a line of megabytes.")
             (insert value "\n")
             (ignore-errors (json-pretty-print start (point)))))))))
 
+;;;###autoload
 (defun weir-tail (store topic)
-  "Show the records of TOPIC in STORE, and each new one as it arrives."
+  "Show the records of TOPIC in STORE, and each new one as it arrives.
+Interactively, ask for the store and for the topic."
+  (interactive (let ((store (weir--read-store)))
+                 (list store (weir--read-topic store "Topic" t))))
   (let ((buffer (generate-new-buffer (format "*weir %s*" topic))))
     (with-current-buffer buffer
       (weir-tail-mode)

@@ -28,7 +28,9 @@
         (start `(progn
                   (setq inhibit-startup-screen t ring-bell-function #'ignore
                         weir-module-file ,weir-module-file
-                        weir-jira-sync-interval nil)
+                        weir-jira-sync-interval nil
+                        ;; Org would be compiled in the directory HOME.
+                        weir-jira--org-timer 'none)
                   (require 'weir-jira)
                   (message "ready %s" "to type"))))
     (with-current-buffer buffer

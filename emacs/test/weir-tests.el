@@ -228,6 +228,36 @@
       (kill-buffer buffer))
     (kill-buffer "*weir*")))
 
+(ert-deftest weir-tests-a-topic-is-chosen-for-a-tail-and-for-a-query ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (cl-letf (((symbol-function 'completing-read)
+               (lambda (_ topics &rest _)
+                 (should (equal topics '("orders")))
+                 "orders"))
+              ((symbol-function 'read-string) (lambda (&rest _) "$.n >= 9")))
+      (cl-flet ((call (command)
+                  (with-temp-buffer
+                    (setq weir--store store)
+                    (call-interactively command))))
+        (let ((buffer (call #'weir-tail)))
+          (weir-tests-until
+           (lambda () (string-match-p "last" (with-current-buffer buffer (buffer-string)))))
+          (kill-buffer buffer))
+        (let ((buffer (call #'weir-query-show)))
+          (weir-tests-until
+           (lambda () (equal (buffer-local-value 'header-line-format buffer) "2 results")))
+          (kill-buffer buffer))))))
+
+(ert-deftest weir-tests-a-mode-is-no-command ()
+  (let ((modes nil))
+    (mapatoms (lambda (symbol)
+                (when (and (fboundp symbol)
+                           (string-match-p "\\`weir-.*-mode\\'" (symbol-name symbol)))
+                  (push symbol modes))))
+    (should (memq 'weir-tail-mode modes))
+    (should-not (cl-remove-if-not #'commandp modes))))
+
 ;;;; Strings at the boundary
 
 (ert-deftest weir-tests-strings-of-every-kind ()
@@ -532,6 +562,16 @@
                       '(condition-case error (weir-open "/tmp")
                          (user-error (princ (cadr error))))))))
     (should (string-match-p "no weir-module\\.so in /nonexistent/, .*M-x weir-module-install" output))))
+
+(ert-deftest weir-tests-a-missing-module-is-reported-before-the-questions ()
+  (dolist (command '(weir-browse weir-jira-setup))
+    (let ((output (cdr (weir-tests-child
+                        '(require 'weir-jira)
+                        '(setq weir-module-file nil weir-module-directory "/nonexistent/")
+                        `(condition-case error (call-interactively #',command)
+                           (user-error (princ (cadr error))))))))
+      (should (string-match-p "no weir-module\\.so in /nonexistent/" output))
+      (should-not (string-match-p "directory or URL\\|Address of the site" output)))))
 
 (ert-deftest weir-tests-a-module-of-another-version-is-rejected-each-time ()
   (should (equal (weir-tests-child
