@@ -105,7 +105,7 @@ pub struct PullReport {
     pub requests: u64,
     /// Issues stored because they were new or had changed.
     pub stored: u64,
-    /// Issues that were already stored in this version.
+    /// Issues that the site sent in the version that was already stored.
     pub unchanged: u64,
     /// Issues in an unreadable form, which were skipped.
     pub unreadable: u64,
@@ -195,6 +195,9 @@ struct Pull<'a> {
     /// Key of the project that is read from its first change, instead of the changes of all
     /// projects.
     whole_project: Option<String>,
+    /// Ids of the issues that the first request of a first pull stored. The pull reads them a second
+    /// time, and does not count them as unchanged.
+    newest: BTreeSet<String>,
     /// Called after each stored page.
     progress: Option<&'a mut dyn FnMut(&PullReport)>,
 }
@@ -216,6 +219,7 @@ impl<'a> Pull<'a> {
             first: client.requests(),
             cursor: replica.read("cursors", "issues")?.unwrap_or_default(),
             whole_project: None,
+            newest: BTreeSet::new(),
             progress: None,
         })
     }
@@ -497,6 +501,8 @@ impl<'a> Pull<'a> {
         let page = self.page(&jql, &["*all"], PAGE, None, &[])?;
         let rows = self.parsed(&page.issues);
         self.store_changed(&rows)?;
+        let ids = rows.iter().map(|(_, issue)| text(&issue["id"]));
+        self.newest = ids.collect();
         self.report_progress();
         Ok(())
     }
@@ -752,7 +758,7 @@ impl<'a> Pull<'a> {
             let bytes = stored.as_ref().map(|stored| stored.bytes.as_slice());
             match self.decide(bytes, issue)? {
                 Decision::Same if before.is_none() => {
-                    self.report.unchanged += 1;
+                    self.report.unchanged += u64::from(!self.newest.remove(&id));
                     continue;
                 }
                 Decision::Stale => {

@@ -20,7 +20,11 @@ use crate::settings;
 const FIELDS: &[Field] = &[
     field("requests", "number", "requests sent"),
     field("stored", "number", "new or changed issues that were stored"),
-    field("unchanged", "number", "issues that were already stored"),
+    field(
+        "unchanged",
+        "number",
+        "issues that the site sent in the version that was already stored",
+    ),
     field(
         "unreadable",
         "number",
