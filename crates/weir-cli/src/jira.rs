@@ -12,6 +12,7 @@ mod project;
 mod read;
 mod site;
 mod sync;
+mod wait;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,10 +20,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use edit::Change;
 use jiff::Timestamp;
+use wait::SiteClient;
 use weir::{ErrorCode, Weir};
 use weir_jira::JiraError;
 use weir_jira::access::Site;
-use weir_jira::client::Client;
 use weir_jira::replica::{Replica, VALUE_BYTES_MAX};
 
 use crate::caller::Caller;
@@ -165,11 +166,13 @@ fn select_site(named: Option<&str>) -> anyhow::Result<(String, Site)> {
         match known.len() {
             1 => known.remove(0),
             0 => {
-                let failure = Failure::new(ErrorCode::BadOption, "no site is configured");
+                let failure = Failure::new(ErrorCode::BadOption, "no site is configured")
+                    .because("no login has stored a site yet");
                 return Err(failure.advise("run `weir jira login URL` first").into());
             }
             _ => {
-                let failure = Failure::new(ErrorCode::BadOption, "several sites are configured");
+                let failure = Failure::new(ErrorCode::BadOption, "several sites are configured")
+                    .because("the command does not name one of them");
                 let advice = format!("choose one with --site: {}", known.join(", "));
                 return Err(failure.advise(advice).into());
             }
@@ -209,8 +212,9 @@ pub(crate) fn open_directory(caller: &Caller, at: &Path, access: Access) -> anyh
     )
 }
 
-/// A client of a site, with its token. Warns if the token expires soon.
-fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<Client> {
+/// A client of a site, with its token. Warns if the token expires soon, and prints a line if a
+/// request takes long.
+fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<SiteClient> {
     let token = site.token(&folder()?, name);
     let token = token.map_err(|error| failed("cannot read the token", &error))?;
     match site.expires_within(now_ms()) {
@@ -222,7 +226,8 @@ fn client(caller: &Caller, name: &str, site: &Site) -> anyhow::Result<Client> {
         None => {}
     }
     let client = site.client(token.as_deref());
-    client.map_err(|error| failed("cannot use the token", &error).into())
+    let client = client.map_err(|error| failed("cannot use the token", &error))?;
+    Ok(SiteClient::new(client, caller.quiet, &site.site_url))
 }
 
 /// The failure of a call to the library.
@@ -289,6 +294,10 @@ fn advice(error: &JiraError) -> Option<&'static str> {
         JiraError::ReadOnly => "change the issue at the site, then pull",
         JiraError::UnknownIssue(_) => "check the key; `weir jira pull` fetches new issues",
         JiraError::UnknownOp(_) => "`weir jira outbox` lists the operations",
+        JiraError::UnknownFilter { .. } => {
+            "mark the filter as a favourite at the site (a pull reads the favourites once a day), or \
+             list its query with `weir jira ls JQL`"
+        }
         JiraError::Field { .. } => "`weir jira fields KEY` lists the fields and their values",
         _ => return None,
     })

@@ -90,6 +90,8 @@ pub struct Client {
     timeout: Duration,
     pause: Pause,
     requests: AtomicU64,
+    /// Start of the request in progress.
+    began: Mutex<Option<Instant>>,
     /// The time at which the next write would be sent if writes were evenly spaced.
     next_write: Mutex<Option<Instant>>,
 }
@@ -167,6 +169,7 @@ impl Client {
             timeout,
             pause,
             requests: AtomicU64::new(0),
+            began: Mutex::default(),
             next_write: Mutex::default(),
         })
     }
@@ -208,6 +211,13 @@ impl Client {
     /// Number of requests that were sent, retries included.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Duration of the request in progress, with its retries and the pauses between them; `None`: no
+    /// request is in progress.
+    pub fn waiting(&self) -> Option<Duration> {
+        let began = *self.began.lock();
+        began.map(|began| began.elapsed())
     }
 
     /// Reads a resource under `/rest/api/3/`; at Data Center under `/rest/api/2/`.
@@ -276,6 +286,19 @@ impl Client {
     }
 
     fn send_with_retries(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: Option<&Value>,
+        reads: bool,
+    ) -> Result<Vec<u8>> {
+        *self.began.lock() = Some(Instant::now());
+        let answer = self.send_attempts(method, path, body, reads);
+        *self.began.lock() = None;
+        answer
+    }
+
+    fn send_attempts(
         &self,
         method: &'static str,
         path: &str,

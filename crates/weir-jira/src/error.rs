@@ -11,6 +11,14 @@ fn after_colon(text: &str) -> String {
     format!(": {text}")
 }
 
+/// The names of favourite filters, as a clause.
+fn favourites(names: &[String]) -> String {
+    if names.is_empty() {
+        return "the last pull found no favourites".to_owned();
+    }
+    format!("the favourites are {}", names.join(", "))
+}
+
 /// Error of a call of this crate. No text contains a token.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -98,6 +106,14 @@ pub enum JiraError {
     /// The replica has no issue with this key.
     #[error("the replica has no issue {0}; a pull fetches new issues")]
     UnknownIssue(String),
+    /// The account has no favourite filter with this name.
+    #[error("{name:?} is not a favourite filter; {}", favourites(known))]
+    UnknownFilter {
+        /// The name.
+        name: String,
+        /// Names of the favourite filters, as of the last pull.
+        known: Vec<String>,
+    },
     /// A census would remove more than a fifth of a project.
     #[error(
         "the census would remove {gone} of {known} issues of project {project}; nothing was \

@@ -329,6 +329,43 @@ pub fn filters(replica: &Replica) -> Result<Vec<(String, String)>> {
         .collect())
 }
 
+/// The values of a field of JQL that lists of the site have, each as the field of an issue; empty if
+/// there is no list.
+pub(crate) fn listed_values(replica: &Replica, field: &str) -> Result<Vec<Value>> {
+    let list = |key: &str| -> Result<Vec<Value>> {
+        let found: Option<Value> = replica.read("meta", key)?;
+        let found = found.unwrap_or_default();
+        Ok(found.as_array().cloned().unwrap_or_default())
+    };
+    let (name, found) = match field {
+        "status" => ("status", list("statuses")?),
+        "type" | "issuetype" => ("issuetype", list("types")?),
+        "priority" => ("priority", priorities(replica)?),
+        "project" => {
+            let all = replica.projects()?.into_iter();
+            let all = all.map(|(_, value)| value["project"].clone());
+            ("project", all.collect())
+        }
+        _ => return Ok(Vec::new()),
+    };
+    let as_issue = |value: Value| json!({"fields": {name: value}});
+    Ok(found.into_iter().map(as_issue).collect())
+}
+
+/// The priorities that new issues of the projects can have, as far as they were requested.
+fn priorities(replica: &Replica) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for (project, _) in replica.projects()? {
+        for kind in types(replica, &project)? {
+            let fields = kind["fields"].as_array().into_iter().flatten();
+            let fields = fields.map(|raw| described(raw, None));
+            let own = fields.filter(|field| field.id == "priority");
+            found.extend(own.flat_map(|field| field.options));
+        }
+    }
+    Ok(found)
+}
+
 /// The types of issues of a project, with their fields; empty if they were not requested yet.
 pub fn types(replica: &Replica, project: &str) -> Result<Vec<Value>> {
     let found: Option<Value> = replica.read("meta", &create_key(project))?;

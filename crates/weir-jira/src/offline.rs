@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::error::{JiraError, Result};
-use crate::jql::{self, Context};
+use crate::jql::{self, Condition, Context, Operand, Operator, Query};
 use crate::meta;
 use crate::overlay::Overlay;
 use crate::replica::{Location, Replica};
@@ -47,6 +47,99 @@ pub fn select(replica: &Replica, query: &str, now_ms: i64) -> Result<Vec<Value>>
     let mut rows: Vec<&Value> = found.iter().collect();
     jql::sort(&query, &mut rows);
     Ok(rows.into_iter().cloned().collect())
+}
+
+/// A value of a query that nothing in the replica has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownValue {
+    /// Name of the field, in lower case.
+    pub field: String,
+    /// The value, as in the query.
+    pub value: String,
+}
+
+impl UnknownValue {
+    /// The query for issues with this value.
+    fn query(&self) -> Query {
+        let condition = Condition::Compare {
+            field: self.field.clone(),
+            operator: Operator::Equal,
+            values: vec![Operand::Text(self.value.clone())],
+        };
+        Query {
+            condition: Some(condition),
+            order: Vec::new(),
+        }
+    }
+}
+
+/// The values of a query that neither an issue nor a list of the replica has. Only statuses, types,
+/// priorities and projects are checked, and `me` as a person. `found` is the result of the query.
+///
+/// # Errors
+/// `Jql` as [`select`].
+pub fn unknown_values(
+    replica: &Replica,
+    query: &str,
+    found: &[Value],
+) -> Result<Vec<UnknownValue>> {
+    let mut values = Vec::new();
+    if let Some(condition) = jql::parse(query)?.condition {
+        collect_checked(&condition, &mut values);
+    }
+    let mut unknown: Vec<(UnknownValue, Query)> = Vec::new();
+    for value in values {
+        let query = value.query();
+        let has_value = |issues: &[Value]| {
+            let mut issues = issues.iter();
+            issues.any(|issue| jql::matches(&query, issue, &Context::default()))
+        };
+        if !has_value(found) && !has_value(&meta::listed_values(replica, &value.field)?) {
+            unknown.push((value, query));
+        }
+    }
+    if !unknown.is_empty() {
+        let overlay = Overlay::load(replica)?;
+        let mut issues = replica.issues()?;
+        for issue in &mut issues {
+            overlay.apply(issue);
+        }
+        for issue in issues.iter().chain(&overlay.created()) {
+            unknown.retain(|(_, query)| !jql::matches(query, issue, &Context::default()));
+        }
+    }
+    Ok(unknown.into_iter().map(|(value, _)| value).collect())
+}
+
+/// Adds the values of a condition that [`unknown_values`] checks.
+fn collect_checked(condition: &Condition, found: &mut Vec<UnknownValue>) {
+    match condition {
+        Condition::And(parts) | Condition::Or(parts) => {
+            for part in parts {
+                collect_checked(part, found);
+            }
+        }
+        Condition::Compare {
+            field,
+            operator: Operator::Equal | Operator::NotEqual,
+            values,
+        } => {
+            for value in values {
+                let Operand::Text(text) = value else { continue };
+                let is_checked = match field.as_str() {
+                    "status" | "type" | "issuetype" | "priority" | "project" => true,
+                    "assignee" | "reporter" | "creator" => text.eq_ignore_ascii_case("me"),
+                    _ => false,
+                };
+                let (field, value) = (field.clone(), text.clone());
+                let value = UnknownValue { field, value };
+                if is_checked && !found.contains(&value) {
+                    found.push(value);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The issues whose summary, description or comments contain all words, matched by prefix.

@@ -181,7 +181,8 @@ The text is org. Without TEXT and --file, it is read from standard input.
 
 Examples:
   weir jira comment AA-1 'I see it too.'
-  weir jira comment AA-1 --edit 10023 'I saw it *twice*.'")]
+  weir jira comment AA-1 --edit 10023 'I saw it *twice*.'
+  weir jira comment AA-1 --delete 10023")]
 pub(super) struct CommentArgs {
     /// Key of the issue
     key: String,
@@ -197,6 +198,9 @@ pub(super) struct CommentArgs {
     /// Delete the comment with this id
     #[arg(long, value_name = "ID")]
     delete: Option<String>,
+    /// With --delete: do not ask for confirmation
+    #[arg(short, long, requires = "delete")]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -225,6 +229,9 @@ pub(super) struct WorklogArgs {
     /// Delete the worklog with this id
     #[arg(long, value_name = "ID", conflicts_with_all = ["started", "comment"])]
     delete: Option<String>,
+    /// With --delete: do not ask for confirmation
+    #[arg(short, long, requires = "delete")]
+    yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -355,7 +362,23 @@ fn edited<'a>(change: &Change<'a>) -> Option<&'a str> {
             Some(&args.key)
         }
         Change::Comment(args) if args.edit.is_some() && args.text.is_none() => Some(&args.key),
-        Change::Delete(args) if !args.yes => Some(&args.key),
+        Change::Comment(CommentArgs { key, .. })
+        | Change::Worklog(WorklogArgs { key, .. })
+        | Change::Delete(DeleteArgs { key, .. })
+            if unconfirmed(change).is_some() =>
+        {
+            Some(key)
+        }
+        _ => None,
+    }
+}
+
+/// The kind and the name of the object that a change deletes, if the user must confirm it.
+fn unconfirmed<'a>(change: &Change<'a>) -> Option<(&'static str, &'a str)> {
+    match change {
+        Change::Comment(args) if !args.yes => Some(("comment", args.delete.as_deref()?)),
+        Change::Worklog(args) if !args.yes => Some(("worklog", args.delete.as_deref()?)),
+        Change::Delete(args) if !args.yes => Some(("issue", args.key.as_str())),
         _ => None,
     }
 }
@@ -379,6 +402,9 @@ fn what(change: &Change<'_>) -> String {
 /// The assignments of a change, with texts read from files; or the one text of a comment. Asks the
 /// user to confirm a deletion.
 fn texts(change: &Change<'_>) -> anyhow::Result<Vec<(String, String)>> {
+    if let Some((noun, name)) = unconfirmed(change) {
+        confirm(noun, name)?;
+    }
     let fields = match change {
         Change::Edit(args) => &args.fields,
         Change::Move(args) => &args.fields,
@@ -390,10 +416,6 @@ fn texts(change: &Change<'_>) -> anyhow::Result<Vec<(String, String)>> {
                 (None, file) => read(file.as_deref().unwrap_or("-"))?,
             };
             return Ok(vec![(String::new(), text)]);
-        }
-        Change::Delete(args) if !args.yes => {
-            confirm("issue", &args.key)?;
-            return Ok(Vec::new());
         }
         _ => return Ok(Vec::new()),
     };
@@ -441,6 +463,16 @@ fn queue_edit(
             let text = texts.first().map_or("", |(_, text)| text);
             outbox.edit_comment_from(key, base, id, text)
         }
+        Change::Comment(CommentArgs {
+            key,
+            delete: Some(id),
+            ..
+        }) => outbox.delete_comment_from(key, base, id),
+        Change::Worklog(WorklogArgs {
+            key,
+            delete: Some(id),
+            ..
+        }) => outbox.delete_worklog_from(key, base, id),
         Change::Delete(args) => outbox.delete_from(&args.key, base, args.subtasks),
         _ => queue(outbox, change, texts),
     }

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use weir_jira::offline::UnknownValue;
 use weir_jira::op::Op;
 use weir_jira::outbox::Outbox;
+use weir_jira::replica::Replica;
 use weir_jira::{JiraError, meta, offline, rich, site_query, time};
 
 use super::{client, failed, now_ms, replica, select_site};
@@ -131,21 +133,31 @@ pub(super) fn list(
     }
     print(caller, named, Access::Read, args.limit, |replica| {
         let Some(filter) = &args.filter else {
-            return offline::select(replica, jql, now_ms());
+            return select(caller, replica, jql);
         };
         let filters = meta::filters(replica)?;
         let found = filters.iter().find(|(name, _)| name == filter);
-        let (_, jql) = found.ok_or_else(|| {
-            let all: Vec<&str> = filters.iter().map(|(name, _)| name.as_str()).collect();
-            let what = format!(
-                "{filter:?} is not a favourite filter; the favourites are {}",
-                all.join(", ")
-            );
-            let field = "filter".to_owned();
-            JiraError::Field { field, what }
+        let (_, jql) = found.ok_or_else(|| JiraError::UnknownFilter {
+            name: filter.clone(),
+            known: filters.iter().map(|(name, _)| name.clone()).collect(),
         })?;
-        offline::select(replica, jql, now_ms())
+        select(caller, replica, jql)
     })
+}
+
+/// The issues that a query selects. Prints a note for each value that nothing in the replica has.
+fn select(caller: &Caller, replica: &Replica, jql: &str) -> weir_jira::Result<Vec<Value>> {
+    let found = offline::select(replica, jql, now_ms())?;
+    for UnknownValue { field, value } in offline::unknown_values(replica, jql, &found)? {
+        let text = match field.as_str() {
+            "assignee" | "reporter" | "creator" => {
+                format!("note: no issue has the {field} {value:?}; currentUser() is your account")
+            }
+            _ => format!("note: no issue has the {field} {value:?}"),
+        };
+        report::note(caller.quiet, &text);
+    }
+    Ok(found)
 }
 
 /// Runs `weir jira search`.
@@ -165,7 +177,7 @@ fn print(
     named: Option<&str>,
     access: Access,
     limit: Option<usize>,
-    find: impl FnOnce(&weir_jira::replica::Replica) -> weir_jira::Result<Vec<Value>>,
+    find: impl FnOnce(&Replica) -> weir_jira::Result<Vec<Value>>,
 ) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::io::Read;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
 use weir_jira::access::{self, Site, TokenStore};
 use weir_jira::client::Deployment;
 
+use super::wait::WaitLine;
 use super::{failed, folder, now_ms};
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
@@ -99,6 +101,8 @@ pub(super) fn login(
     let token = with_token.then(|| token(caller)).transpose()?;
     let folder = folder()?;
     let name = named.map_or_else(|| Site::name_in(&folder, &args.url), str::to_owned);
+    let began = Instant::now();
+    let line = WaitLine::start(caller.quiet, &site.site_url, move || Some(began.elapsed()));
     if args.gateway.is_none() {
         // Only Jira Cloud is reached through a gateway.
         site.detect(token.as_deref())
@@ -107,6 +111,7 @@ pub(super) fn login(
     let client = site.client(token.as_deref());
     let client = client.map_err(|error| failed(&what, &error))?;
     let rights = access::rights(&client).map_err(|error| failed(&what, &error))?;
+    drop(line);
     let mut missing = Vec::new();
     for right in &rights {
         if !right.granted {

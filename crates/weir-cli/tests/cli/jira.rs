@@ -264,6 +264,59 @@ fn a_query_outside_of_the_subset_is_rejected() {
     assert_ne!(missing.code, 0);
 }
 
+/// A value that no issue has is not an error, but a note names it.
+#[test]
+fn a_note_names_a_value_that_no_issue_has() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "5"]);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    for (query, note) in [
+        ("status = Nope", "note: no issue has the status \"Nope\""),
+        (
+            "assignee = me",
+            "note: no issue has the assignee \"me\"; currentUser() is your account",
+        ),
+    ] {
+        let found = place.words(&["jira", "ls", query, "-o", "json"]).ok();
+        assert_eq!(found.json(), serde_json::json!([]));
+        assert!(found.err.contains(note), "{}", found.err);
+    }
+    let found = place.words(&["jira", "ls", "status != Nope", "-q", "-o", "jsonl"]);
+    let found = found.ok();
+    assert_eq!(found.lines().len(), 5);
+    assert_eq!(found.err, "");
+}
+
+/// The site accepts the connection and does not answer.
+#[test]
+fn a_command_that_waits_for_a_site_names_it() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "3"]);
+    shell(&place, &format!("weir jira login {}", site.url)).ok();
+    place.run("jira pull").ok();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let settings = settings_of(&place, &site.url);
+    let text = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(&settings, text.replace(&site.url, &url)).unwrap();
+    let expected = format!("weir: waiting for {url}; Ctrl-C ends the command");
+    for words in [vec!["jira", "pull"], vec!["jira", "login", url.as_str()]] {
+        let mut command = place
+            .weir()
+            .args(&words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(command.stderr.take().unwrap()).lines();
+        let line = lines.next();
+        command.kill().unwrap();
+        command.wait().unwrap();
+        assert_eq!(line.unwrap().unwrap(), expected, "{words:?}");
+    }
+}
+
 /// Changes are queued in the outbox without the site, are listed, and reach the site once.
 #[test]
 fn changes_wait_in_the_outbox_and_are_pushed() {
@@ -382,6 +435,8 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
         "{}",
         failed.err
     );
+    let advice = "try: mark the filter as a favourite at the site";
+    assert!(failed.err.contains(advice), "{}", failed.err);
     let issues = place.run("jira ls -o json").ok().json();
     let mut issues = issues.as_array().unwrap().iter().map(|issue| {
         let key = issue["key"].as_str().unwrap();
@@ -409,7 +464,9 @@ fn worklogs_and_favourites_of_a_site_in_another_zone() {
     assert_eq!(worklog().unwrap()["comment"], first["comment"]);
     place.run("jira push").ok();
     assert_eq!(worklog().unwrap()["timeSpentSeconds"], 32_400);
-    place.run(&format!("jira worklog {key} --delete {id}")).ok();
+    place
+        .run(&format!("jira worklog {key} --delete {id} -y"))
+        .ok();
     place.run("jira push").ok();
     assert!(worklog().is_none());
     // A time is in the zone of the account.
@@ -457,6 +514,9 @@ fn an_invalid_change_is_rejected_before_it_is_queued() {
         (vec!["set", key, "nothing"], "no `=`"),
         (vec!["set", "NO-1", "summary=x"], "no issue NO-1"),
         (vec!["rm", key], "give --yes"),
+        (vec!["comment", key, "--delete", "1"], "give --yes"),
+        (vec!["worklog", key, "--delete", "1"], "give --yes"),
+        (vec!["comment", key, "text", "--yes"], "--delete"),
         (vec!["project", "rm", "AA"], "give --yes"),
         (vec!["resolve", "7", "mine"], "no operation 7"),
         (vec!["assign", key, "Nobody"], "no known person"),
@@ -609,6 +669,10 @@ fn an_error_names_the_invalid_settings_file() {
     assert!(failed.err.contains(name), "{}", failed.err);
     let folder = settings.parent().unwrap();
     std::fs::remove_dir_all(folder).unwrap();
+    let failed = place.run("jira ls");
+    let why = "no site is configured (E415)\n  why: no login has stored a site yet\n  \
+               try: run `weir jira login URL` first";
+    assert!(failed.err.contains(why), "{}", failed.err);
     std::fs::write(folder, "a file").unwrap();
     let failed = place.run("jira ls");
     assert!(
