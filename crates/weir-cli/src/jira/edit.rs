@@ -199,7 +199,7 @@ pub(super) struct CommentArgs {
     #[arg(long, value_name = "ID")]
     delete: Option<String>,
     /// With --delete: do not ask for confirmation
-    #[arg(short, long, requires = "delete")]
+    #[arg(short, long, requires = "delete", conflicts_with_all = ["text", "file", "edit"])]
     yes: bool,
 }
 
@@ -230,7 +230,7 @@ pub(super) struct WorklogArgs {
     #[arg(long, value_name = "ID", conflicts_with_all = ["started", "comment"])]
     delete: Option<String>,
     /// With --delete: do not ask for confirmation
-    #[arg(short, long, requires = "delete")]
+    #[arg(short, long, requires = "delete", conflicts_with_all = ["spent", "edit"])]
     yes: bool,
 }
 

@@ -516,7 +516,7 @@ fn an_invalid_change_is_rejected_before_it_is_queued() {
         (vec!["rm", key], "give --yes"),
         (vec!["comment", key, "--delete", "1"], "give --yes"),
         (vec!["worklog", key, "--delete", "1"], "give --yes"),
-        (vec!["comment", key, "text", "--yes"], "--delete"),
+        (vec!["comment", key, "text", "--yes"], "cannot be used with"),
         (vec!["project", "rm", "AA"], "give --yes"),
         (vec!["resolve", "7", "mine"], "no operation 7"),
         (vec!["assign", key, "Nobody"], "no known person"),
