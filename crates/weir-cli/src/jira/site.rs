@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
-use weir_jira::access::{self, Site, TokenStore};
+use weir_jira::access::{self, Right, Site, TokenStore};
 use weir_jira::client::Deployment;
 
 use super::wait::WaitLine;
 use super::{failed, folder, now_ms};
 use crate::caller::Caller;
-use crate::output::{Cell, Field, Shape, field};
+use crate::output::{Cell, Field, Output, Shape, field};
 use crate::report::{Failure, FailureContext, note};
 
 /// Maximum bytes of a token.
@@ -72,27 +72,11 @@ pub(super) fn login(
     named: Option<&str>,
     args: &LoginArgs,
 ) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+    let Some(out) = caller.style.open(Shape::List, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let what = format!("cannot log in at {}", args.url);
-    let mut site = Site {
-        site_url: args.url.trim_end_matches('/').to_owned(),
-        api_url: args
-            .gateway
-            .as_ref()
-            .unwrap_or(&args.url)
-            .trim_end_matches('/')
-            .to_owned(),
-        email: args.email.clone().unwrap_or_default(),
-        expires: args.expires.clone(),
-        projects: args.project.clone(),
-        token_store: match args.keep {
-            TokenStorage::File => TokenStore::File,
-            TokenStorage::Keyring => TokenStore::Keyring,
-        },
-        ..Site::default()
-    };
+    let mut site = args.site();
     if let Err(error) = site.check_expiry(now_ms()) {
         let failure = Failure::new(ErrorCode::BadOption, what).because(error);
         return Err(failure.advise("correct --expires, or omit it").into());
@@ -101,29 +85,11 @@ pub(super) fn login(
     let token = with_token.then(|| token(caller)).transpose()?;
     let folder = folder()?;
     let name = named.map_or_else(|| Site::name_in(&folder, &args.url), str::to_owned);
-    let began = Instant::now();
-    let line = WaitLine::start(caller.quiet, &site.site_url, move || Some(began.elapsed()));
-    if args.gateway.is_none() {
-        // Only Jira Cloud is reached through a gateway.
-        site.detect(token.as_deref())
-            .map_err(|error| failed(&what, &error))?;
-    }
-    let client = site.client(token.as_deref());
-    let client = client.map_err(|error| failed(&what, &error))?;
-    let rights = access::rights(&client).map_err(|error| failed(&what, &error))?;
-    drop(line);
-    let mut missing = Vec::new();
-    for right in &rights {
-        if !right.granted {
-            missing.push(right.name);
-        }
-        out.row(&[
-            Cell::Text(Cow::Borrowed(right.name)),
-            Cell::Flag(right.granted),
-            Cell::Text(Cow::Borrowed(right.purpose)),
-        ])?;
-    }
-    out.finish()?;
+    let has_gateway = args.gateway.is_some();
+    let rights = request_rights(caller.quiet, &mut site, token.as_deref(), has_gateway);
+    let rights = rights.map_err(|error| failed(&what, &error))?;
+    print_rights(out, &rights)?;
+    let missing = missing(&rights);
     if missing.contains(&"BROWSE_PROJECTS") {
         let failure = Failure::new(ErrorCode::Forbidden, what)
             .because("the right BROWSE_PROJECTS is missing, and every read needs it")
@@ -132,26 +98,81 @@ pub(super) fn login(
     }
     site.save(&folder, &name, token.as_deref())
         .map_err(|error| failed(&what, &error))?;
+    print_notes(caller.quiet, &site, &name, &missing);
+    Ok(ExitCode::SUCCESS)
+}
+
+impl LoginArgs {
+    /// The settings of the site, before the site was asked for its interface.
+    fn site(&self) -> Site {
+        let api_url = self.gateway.as_ref().unwrap_or(&self.url);
+        Site {
+            site_url: self.url.trim_end_matches('/').to_owned(),
+            api_url: api_url.trim_end_matches('/').to_owned(),
+            email: self.email.clone().unwrap_or_default(),
+            expires: self.expires.clone(),
+            projects: self.project.clone(),
+            token_store: match self.keep {
+                TokenStorage::File => TokenStore::File,
+                TokenStorage::Keyring => TokenStore::Keyring,
+            },
+            ..Site::default()
+        }
+    }
+}
+
+/// Asks the site for its interface, and for the rights of the token. Prints a line if this takes
+/// long.
+fn request_rights(
+    quiet: bool,
+    site: &mut Site,
+    token: Option<&str>,
+    has_gateway: bool,
+) -> weir_jira::Result<Vec<Right>> {
+    let began = Instant::now();
+    let _line = WaitLine::start(quiet, &site.site_url, move || Some(began.elapsed()));
+    // Only Jira Cloud is reached through a gateway.
+    if !has_gateway {
+        site.detect(token)?;
+    }
+    access::rights(&site.client(token)?)
+}
+
+fn print_rights(mut out: Output, rights: &[Right]) -> anyhow::Result<()> {
+    for right in rights {
+        out.row(&[
+            Cell::Text(Cow::Borrowed(right.name)),
+            Cell::Flag(right.granted),
+            Cell::Text(Cow::Borrowed(right.purpose)),
+        ])?;
+    }
+    out.finish()
+}
+
+/// The names of the rights that the token does not have.
+fn missing(rights: &[Right]) -> Vec<&'static str> {
+    let missing = rights.iter().filter(|right| !right.granted);
+    missing.map(|right| right.name).collect()
+}
+
+/// Prints warnings about the token, and the name of the site.
+fn print_notes(quiet: bool, site: &Site, name: &str, missing: &[&str]) {
     if !missing.is_empty() {
-        note(
-            caller.quiet,
-            &format!("warning: missing rights: {}", missing.join(", ")),
-        );
+        let text = format!("warning: missing rights: {}", missing.join(", "));
+        note(quiet, &text);
     }
     if site.expires_within(now_ms()).is_some() {
-        note(caller.quiet, "warning: the token expires within 14 days");
+        note(quiet, "warning: the token expires within 14 days");
     }
     let kind = match site.deployment {
         Deployment::Cloud => "",
         Deployment::DataCenter => " (Jira Data Center, read-only)",
     };
-    note(
-        caller.quiet,
-        &format!("logged in; the name of the site is {name}{kind}"),
-    );
-    Ok(ExitCode::SUCCESS)
+    let text = format!("logged in; the name of the site is {name}{kind}");
+    note(quiet, &text);
 }
 
+/// Reads the token from `--token-file`, or from standard input.
 fn token(caller: &Caller) -> anyhow::Result<String> {
     if caller.credentials.token_file.is_some() {
         return Ok(caller.credentials.token()?.unwrap_or_default());
