@@ -353,9 +353,11 @@ impl ClusterNode {
             ("cluster_term", StatusValue::Number(status.term)),
         ];
         let index = |id: Option<weir_store::replica::EntryId>| id.map_or(0, |id| id.index.0);
+        let last_term = status.last.map_or(0, |id| id.term);
         for (name, number) in [
             ("cluster_leader", status.leader),
             ("cluster_last", Some(index(status.last))),
+            ("cluster_last_term", Some(last_term)),
             ("cluster_committed", Some(index(status.committed))),
             ("cluster_applied", Some(index(status.applied))),
             ("cluster_contact_ms", status.contact.map(milliseconds)),

@@ -86,6 +86,10 @@ pub struct ClusterStatus {
     pub leader: Option<u64>,
     /// Index of the newest entry of its log.
     pub last: u64,
+    /// Term of the newest entry of its log: a node may vote in a later term without an entry of that
+    /// term. Of two logs, the one with the higher term is newer; of equal terms, the one with the
+    /// higher `last`. `None` if the node is of a version that does not report it.
+    pub last_term: Option<u64>,
     /// Index of the newest entry that it knows to be committed.
     pub committed: u64,
     /// Index of the newest entry that it has applied.
@@ -129,6 +133,7 @@ impl ClusterStatus {
             "term" => self.term = line.number()?,
             "leader" => self.leader = Some(line.number()?),
             "last" => self.last = line.number()?,
+            "last_term" => self.last_term = Some(line.number()?),
             "committed" => self.committed = line.number()?,
             "applied" => self.applied = line.number()?,
             "contact_ms" => self.contact_ms = Some(line.number()?),
@@ -286,5 +291,22 @@ impl ServerStatus {
             "connections_max" => &mut self.connections_max,
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_of_an_earlier_version_reports_no_term_of_its_newest_entry() {
+        let last_term = |lines: &[u8]| {
+            let cluster = Status::read(lines)?.server?.cluster?;
+            Some((cluster.term, cluster.last, cluster.last_term))
+        };
+        let earlier = b"cluster_term 7\ncluster_last 41";
+        assert_eq!(last_term(earlier), Some((7, 41, None)));
+        let now = b"cluster_term 7\ncluster_last 41\ncluster_last_term 5";
+        assert_eq!(last_term(now), Some((7, 41, Some(5))));
     }
 }

@@ -50,6 +50,11 @@ pub(crate) const FIELDS: &[Field] = &[
         "number",
         "number of the leader that the node knows",
     ),
+    field(
+        "last_term",
+        "number",
+        "term of the newest entry of the log, null: unknown",
+    ),
     field("last", "number", "newest entry of the log"),
     field(
         "committed",
@@ -213,7 +218,7 @@ fn row<'a>(
     answer: Option<&'a Answer>,
     error: Option<&'a str>,
     furthest: u64,
-) -> [Cell<'a>; 17] {
+) -> [Cell<'a>; 18] {
     let text = |text: Option<&str>| {
         text.map_or(Cell::Nothing, |text| {
             Cell::Text(Cow::Owned(text.to_owned()))
@@ -239,6 +244,7 @@ fn row<'a>(
         Cell::Flag(member.votes),
         count(|cluster| Some(cluster.term)),
         count(|cluster| cluster.leader),
+        count(|cluster| cluster.last_term),
         count(|cluster| Some(cluster.last)),
         count(|cluster| Some(cluster.committed)),
         count(|cluster| Some(cluster.applied)),

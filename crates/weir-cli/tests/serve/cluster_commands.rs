@@ -165,17 +165,22 @@ fn a_node_without_a_majority_is_not_reported_as_leader() {
         cluster.kill(node);
     }
     let until = Instant::now() + TIMEOUT;
-    loop {
+    let alone = loop {
         let status = cluster.status(leader).unwrap();
         if status.role != "leader" && status.leader.is_none() {
-            break;
+            break status;
         }
         assert!(Instant::now() < until, "{status:?}");
-    }
+    };
+    // The term of the newest entry, by which the logs of the remaining nodes are compared.
+    let last_term = alone.last_term.unwrap();
+    assert!((1..=alone.term).contains(&last_term), "{alone:?}");
     let status = format!("cluster status -o json --at {at}");
     let (code, out, printed) = run(place, &status);
     assert_eq!(code, 5, "{out}{printed}");
     assert!(!out.contains("\"role\":\"leader\""), "{out}");
+    let shown = format!("\"last_term\":{last_term},");
+    assert!(out.contains(&shown), "{out}");
     let line = format!("status -o json --columns writable --at {at}");
     let (out, _) = succeeds(place, &line);
     assert!(out.contains("\"writable\":false"), "{out}");
