@@ -54,8 +54,9 @@ pub(crate) struct Failure {
 }
 
 /// The advice for a node whose directory cannot be used.
-pub(crate) const LOST_NODE: &str = "replace the node: `weir cluster rm N --yes` at another node, then join with an empty \
-     directory, without `--node`; only a cluster without another node is restored from a backup";
+pub(crate) const LOST_NODE: &str = "replace the node: `weir cluster rm N --yes` at another node, \
+     then join with an empty directory, without `--node`; if no majority of the nodes can run \
+     again, follow \"A lost majority\" in `weir help guide cluster`";
 
 /// The advice after a wait for a leader. A command waits much longer than an election takes.
 const NO_LEADER: &str = "run `weir cluster status`: it shows the nodes that do not answer; \

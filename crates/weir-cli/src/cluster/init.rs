@@ -135,7 +135,11 @@ pub(super) fn init(
     if is_node.map_err(|error| place::cannot_open(caller, directory, &error))? {
         return Err(failure()
             .because("the directory is already a node of a cluster")
-            .advise("serve it: `weir serve`; a new cluster begins with a restored backup of it")
+            .advise(
+                "serve it: `weir serve`; for a new cluster with its data, follow `weir help guide \
+                 cluster`: \"A lost majority\" if no majority of the nodes can run again, else \
+                 \"Backup and restore\"",
+            )
             .tool()
             .into());
     }

@@ -345,8 +345,8 @@ pub(crate) fn failure(what: &str, error: &ClusterError) -> anyhow::Error {
         )
         .because(error)
         .advise(
-            "join that cluster with an empty directory; only if all its voters are lost forever, \
-             use `weir cluster init --force`",
+            "join that cluster with an empty directory; if no majority of its nodes can run again, \
+             follow \"A lost majority\" in `weir help guide cluster`",
         ),
         ClusterError::Node(NodeError::Unreachable(_)) => Failure::new(ErrorCode::Unreachable, what)
             .because(error)
@@ -369,4 +369,25 @@ pub(crate) fn failure(what: &str, error: &ClusterError) -> anyhow::Error {
             .advise("check the members with `weir cluster status` at another node"),
     };
     failure.tool().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_without_a_majority_is_a_chapter_of_the_guide() {
+        let guide = include_str!("../../../../docs/operating/cluster.md");
+        assert!(guide.contains("\n## A lost majority\n"));
+        let voters = "1, 2, 3".to_owned();
+        let other_voters = NodeError::OtherVoters { voters };
+        let older_copy = NodeError::OlderCopy("another node has seen a later state".to_owned());
+        for error in [other_voters, older_copy] {
+            let failure = failure("cannot make ./new a node", &ClusterError::Node(error));
+            let text = failure.to_string();
+            let chapter = "\"A lost majority\" in `weir help guide cluster`";
+            assert!(text.contains(chapter), "{text}");
+            assert!(!text.contains("--force"), "{text}");
+        }
+    }
 }

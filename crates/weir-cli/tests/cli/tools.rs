@@ -93,6 +93,23 @@ fn a_target_that_a_copy_cannot_replace_is_refused_first() {
     }
 }
 
+/// A backup of a node lacks the entries that the node did not know to be committed.
+#[test]
+fn a_second_init_of_a_node_names_the_chapters_on_new_clusters() {
+    let place = Place::new();
+    let init = "cluster init --at data --peer 127.0.0.1:7072";
+    place.run(init).ok();
+    let refused = place.run(&format!("{init} --force")).code(78);
+    for text in [
+        "already a node",
+        "\"A lost majority\"",
+        "\"Backup and restore\"",
+        "`weir help guide cluster`",
+    ] {
+        assert!(refused.err.contains(text), "{text}: {}", refused.err);
+    }
+}
+
 /// A copy with the vote of a node would be an older copy of it, which is not always detected.
 #[test]
 fn no_command_copies_the_vote_of_a_node() {
