@@ -13,9 +13,10 @@ use crate::report::{Failure, note, stdout};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Any node accepts the request; the leader commits the change. The removed node gets no more writes and
-does not vote; end its process. To replace it, join with an empty directory. A cluster of 3 from which
-one node is removed tolerates no failure until another one has joined. Needs the right `admin`.
+Any node accepts the request; the leader commits the change, for which it needs a majority of the nodes.
+The removed node gets no more writes and does not vote; end its process. To replace it, join with an
+empty directory. A cluster of 3 from which one node is removed tolerates no failure until another one
+has joined. Needs the right `admin`.
 
 Examples:
   weir cluster rm 3 --at weir://127.0.0.1:7071 --yes

@@ -23,7 +23,7 @@ const NODE_MAX: u64 = 1 << 63;
 The store keeps its data. Its id becomes the id of the cluster. In an empty directory, a store is created.
 The addresses are those of `weir serve`, from flags, WEIR_SERVE_PEER, WEIR_SERVE_HTTP and so on, or from
 the table [serve] of the configuration file. No process may have the store open. If an address is not
-loopback, `weir serve` needs TLS: see `weir help guide cluster`.
+loopback, `weir serve` needs TLS: see `weir help guide cluster`. For --force, see \"A lost majority\" there.
 
 Examples:
   weir cluster init --at ./data --peer 127.0.0.1:7072
@@ -44,7 +44,7 @@ pub(crate) struct InitArgs {
     /// Number of the node [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=NODE_MAX))]
     node: Option<u64>,
-    /// Accept a store with the members of another cluster; only if none of its voters will start again
+    /// Accept a store with the members of another cluster, of which no node will start again
     #[arg(long)]
     force: bool,
 }

@@ -27,7 +27,8 @@ const REMOVED: &str = "removed";
 Asks the node at --at, and then all members that it knows. Needs the right `admin`. Two nodes with
 equal `applied` must have equal `digest`. Exit codes: 0; 1: a node does not respond, answers with other
 members, or a second node leads; 5: the nodes that respond with the same members are not a majority.
-A number that is reserved for a node counts for none of them, and so does a removed node.
+A number that is reserved for a node does not change the exit code. A removed node counts as one that
+does not respond. If no majority can run again, see \"A lost majority\" in `weir help guide cluster`.
 
 Examples:
   weir cluster status --at weir://127.0.0.1:7071
