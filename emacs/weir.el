@@ -96,6 +96,9 @@ Nil means a file `weir-module' with `module-file-suffix' in
 (defvar weir--callbacks (make-hash-table) "Callbacks of operations, by number of the operation.")
 (defvar weir--results (make-hash-table) "Results that are awaited, by number.")
 (defvar weir--parts (make-hash-table) "Parts of results, the newest first, by number.")
+(defvar weir--stores (make-hash-table :test #'equal :weakness 'value)
+  "Stores that `weir-open' opened for writing and that are open, by directory.
+Commands use them.  A store that nothing else uses any more is not kept.")
 
 (defun weir--module-directories ()
   "Return the directories of the module, except those of `load-path'."
@@ -243,14 +246,26 @@ with the condition `weir-cancelled'."
 With READONLY, open it for reading only, even while another process writes."
   (weir--ensure)
   (condition-case error
-      (weir--open (expand-file-name directory) readonly)
+      (let ((store (weir--open (expand-file-name directory) readonly)))
+        (unless readonly
+          (puthash (weir--directory-key directory) store weir--stores))
+        store)
     (weir-locked
      (signal 'weir-locked
              (if (string-match-p (format "\\_<process %d\\_>" (emacs-pid)) (cadr error))
-                 (cons (format "%s is already open in this Emacs; use the store that `weir-open' returned"
-                               directory)
+                 (cons (concat directory " is already open in this Emacs; use the store that "
+                               "`weir-open' returned, or close a replica with M-x weir-jira-close")
                        (cddr error))
                (cdr error))))))
+
+(defun weir--directory-key (directory)
+  "Return the key of DIRECTORY in `weir--stores'."
+  (directory-file-name (file-truename directory)))
+
+(defun weir--open-once (directory)
+  "Return the store in DIRECTORY that is open in this Emacs, or open it."
+  (or (gethash (weir--directory-key directory) weir--stores)
+      (weir-open directory)))
 
 (cl-defun weir-connect (url &key token callback)
   "Connect to the server at URL, such as weir://localhost:7071.
@@ -263,6 +278,10 @@ TOKEN authenticates the caller.  Return a store like that of
 
 (defun weir-close (store)
   "Close STORE.  Return t if it was open."
+  (maphash (lambda (key open)
+             (when (eq open store)
+               (remhash key weir--stores)))
+           weir--stores)
   (weir--close store))
 
 ;;;; Reads
@@ -349,10 +368,13 @@ Return the number of the operation for `weir-await'."
   "Run the WebAssembly program in FILE for each write to TOPIC of STORE.
 Create TOPIC with it, or replace the program of TOPIC.  ARGUMENTS is a string
 for the program.  Then call CALLBACK.  Return the number of the operation for
-`weir-await'."
-  (interactive
-   (list (weir--read-store) (read-string "Topic: ")
-         (read-file-name "Program: " nil nil t) :callback #'weir--deployed))
+`weir-await'.
+If STORE is nil, ask for the store, for TOPIC and for FILE."
+  (interactive (list nil nil nil :callback #'weir--deployed))
+  (unless store
+    (setq store (weir--read-store)
+          topic (read-string "Topic: ")
+          file (read-file-name "Program: " nil nil t)))
   (weir--ensure)
   (weir--expect (weir--deploy store topic (expand-file-name file) arguments) callback))
 
@@ -422,7 +444,7 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
     (let ((place (read-string "Store (directory or URL): ")))
       (if (string-match-p "\\`\\(weirs?:\\|unix:\\)" place)
           (weir-connect place)
-        (weir-open place)))))
+        (weir--open-once place)))))
 
 (defun weir--read-topic (store prompt match)
   "Ask for a topic of STORE with PROMPT; the topic at point is the default.
@@ -434,18 +456,35 @@ If MATCH is non-nil, the topic must exist."
                  (mapcar (lambda (topic) (aref topic 0)) (weir-topics store))
                  nil match nil nil default)))
     (when (equal topic "")
-      (user-error "No topic"))
+      (user-error "The name of a topic is missing"))
     topic))
 
+(defun weir--browser (store)
+  "Return the buffer that shows the topics of STORE, or nil."
+  (seq-find (lambda (buffer)
+              (and (eq (buffer-local-value 'weir--store buffer) store)
+                   (eq (buffer-local-value 'major-mode buffer) 'weir-browse-mode)))
+            (buffer-list)))
+
 ;;;###autoload
-(defun weir-browse (store)
-  "Show the topics of STORE; interactively, open the store first."
-  (interactive (list (weir--read-store)))
-  (let ((buffer (get-buffer-create "*weir*")))
-    (with-current-buffer buffer
-      (weir-browse-mode)
-      (setq weir--store store)
-      (tabulated-list-print))
+(defun weir-browse (&optional store)
+  "Show the topics of STORE.
+If STORE is nil, use the store of the buffer, or ask for a directory or a URL
+and open it.  A directory that is already open in this Emacs is not opened
+again."
+  ;; As in the other commands, the store is not an argument of the interactive
+  ;; call: `command-history' would keep the store, which would then stay open.
+  (interactive)
+  (let* ((store (or store (weir--read-store)))
+         (buffer (weir--browser store)))
+    (if buffer
+        (with-current-buffer buffer
+          (tabulated-list-print t))
+      (setq buffer (get-buffer-create "*weir*"))
+      (with-current-buffer buffer
+        (weir-browse-mode)
+        (setq weir--store store)
+        (tabulated-list-print)))
     (pop-to-buffer-same-window buffer)))
 
 (defun weir--topic-at-point ()
@@ -471,17 +510,19 @@ If MATCH is non-nil, the topic must exist."
   (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
 ;;;###autoload
-(defun weir-query-show (store from &rest options)
+(defun weir-query-show (&optional store from &rest options)
   "Show the results of `weir-query' for STORE, FROM and OPTIONS in a buffer.
 Results are inserted as they arrive; killing the buffer cancels the query.
 Return the buffer.
-Interactively, ask for the store, for FROM, a topic or a pattern such as
+If STORE is nil, ask for the store, for FROM, a topic or a pattern such as
 orders.*, and for a condition."
-  (interactive
-   (let* ((store (weir--read-store))
-          (from (weir--read-topic store "Topic or pattern" nil))
-          (where (read-string "Where (such as $.n > 1; empty: all records): ")))
-     (append (list store from) (unless (equal where "") (list :where where)))))
+  (interactive)
+  (unless store
+    (setq store (weir--read-store)
+          from (weir--read-topic store "Topic or pattern" nil))
+    (let ((where (read-string "Where (such as $.n > 1; empty: all records): ")))
+      (unless (equal where "")
+        (setq options (list :where where)))))
   (let ((buffer (generate-new-buffer (format "*weir query %s*" from))))
     (with-current-buffer buffer
       (weir-query-mode)
@@ -571,11 +612,13 @@ Emacs 28 blocks for seconds at a line of megabytes.")
             (ignore-errors (json-pretty-print start (point)))))))))
 
 ;;;###autoload
-(defun weir-tail (store topic)
+(defun weir-tail (&optional store topic)
   "Show the records of TOPIC in STORE, and each new one as it arrives.
-Interactively, ask for the store and for the topic."
-  (interactive (let ((store (weir--read-store)))
-                 (list store (weir--read-topic store "Topic" t))))
+If STORE is nil, ask for the store and for TOPIC."
+  (interactive)
+  (unless store
+    (setq store (weir--read-store)
+          topic (weir--read-topic store "Topic" t)))
   (let ((buffer (generate-new-buffer (format "*weir %s*" topic))))
     (with-current-buffer buffer
       (weir-tail-mode)

@@ -249,6 +249,72 @@
            (lambda () (equal (buffer-local-value 'header-line-format buffer) "2 results")))
           (kill-buffer buffer))))))
 
+(defun weir-tests-browsed (place)
+  "Browse the store at PLACE, which the user types; return the buffer."
+  (cl-letf (((symbol-function 'read-string) (lambda (&rest _) place)))
+    (with-temp-buffer
+      (call-interactively #'weir-browse t)
+      (current-buffer))))
+
+(ert-deftest weir-tests-a-command-uses-the-store-that-is-open ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (let ((link (concat directory "-link"))
+          (command-history nil)
+          (browser nil))
+      (make-symbolic-link directory link)
+      (unwind-protect
+          (progn
+            (dolist (place (list directory (file-name-as-directory directory) link))
+              (setq browser (weir-tests-browsed place))
+              (should (equal (buffer-name browser) "*weir*"))
+              (should (eq (buffer-local-value 'weir--store browser) store)))
+            ;; The buffer that shows the store is shown again, at its topic.
+            (with-current-buffer browser
+              (rename-buffer "*weir of mine*"))
+            (should (eq (weir-tests-browsed directory) browser))
+            (should-not (get-buffer "*weir*"))
+            ;; The end of a buffer does not close the store.
+            (kill-buffer browser)
+            (garbage-collect)
+            (should (weir-get store "orders" "last"))
+            ;; The history of commands does not keep the store open.
+            (should command-history)
+            (should-not (string-search "user-ptr" (prin1-to-string command-history)))
+            ;; A store that was closed is opened again.
+            (weir-close store)
+            (setq browser (weir-tests-browsed directory))
+            (let ((opened (buffer-local-value 'weir--store browser)))
+              (should-not (eq opened store))
+              (kill-buffer browser)
+              (should (weir-get opened "orders" "last"))
+              (should (weir-close opened))))
+        (delete-file link)))))
+
+(ert-deftest weir-tests-a-store-is-not-an-argument-in-the-history ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (let ((program (expand-file-name "../programs/prebuilt/unique.wasm" weir-tests-directory))
+          (command-history nil)
+          (deployed nil))
+      (cl-letf (((symbol-function 'completing-read) (lambda (&rest _) "orders"))
+                ((symbol-function 'read-string)
+                 (lambda (prompt &rest _)
+                   (cond ((string-prefix-p "Store" prompt) directory)
+                         ((string-prefix-p "Topic" prompt) "names")
+                         (t ""))))
+                ((symbol-function 'read-file-name) (lambda (&rest _) program))
+                ((symbol-function 'weir--deployed) (lambda (status _) (setq deployed status))))
+        (dolist (command '(weir-tail weir-query-show))
+          (kill-buffer (with-temp-buffer (call-interactively command t))))
+        (with-temp-buffer
+          (call-interactively #'weir-deploy t))
+        (weir-tests-until (lambda () deployed)))
+      (should (eq deployed 'done))
+      (should (member "names" (mapcar (lambda (topic) (aref topic 0)) (weir-topics store))))
+      (should (equal (mapcar #'car command-history) '(weir-deploy weir-query-show weir-tail)))
+      (should-not (string-search "user-ptr" (prin1-to-string command-history))))))
+
 (ert-deftest weir-tests-a-mode-is-no-command ()
   (let ((modes nil))
     (mapatoms (lambda (symbol)
