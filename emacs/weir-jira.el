@@ -280,13 +280,20 @@ The value can be a function that returns the token."
       (auth-source-forget+ :host host))
     (plist-get found :secret)))
 
+(defun weir-jira--session-secret (url login)
+  "Return a function that returns the token for LOGIN at the site URL, or nil.
+The token is from `weir-jira-setup' in this Emacs, and is not stored."
+  (cdr (assoc (cons (weir-jira--host url) login) weir-jira--session-tokens)))
+
+(defun weir-jira--revealed (secret)
+  "Return the token of SECRET: a token, a function that returns one, or nil."
+  (if (functionp secret) (funcall secret) secret))
+
 (defun weir-jira--secret (url login)
   "Return the token for LOGIN at the site URL, or nil.
 The token is from auth-source, or from `weir-jira-setup' in this Emacs."
-  (let ((secret (or (weir-jira--stored-secret url login)
-                    (cdr (assoc (cons (weir-jira--host url) login)
-                                weir-jira--session-tokens)))))
-    (if (functionp secret) (funcall secret) secret)))
+  (weir-jira--revealed (or (weir-jira--stored-secret url login)
+                           (weir-jira--session-secret url login))))
 
 (defun weir-jira--forget-secret (url)
   "Read the tokens for the site URL again when they are next needed."
@@ -294,6 +301,11 @@ The token is from auth-source, or from `weir-jira-setup' in this Emacs."
     (auth-source-forget+ :host host)
     (setq weir-jira--session-tokens
           (cl-remove host weir-jira--session-tokens :key #'caar :test #'equal))))
+
+(defun weir-jira--forget-session-token (url login)
+  "Forget the token for LOGIN at the site URL that auth-source does not store."
+  (setq weir-jira--session-tokens
+        (assoc-delete-all (cons (weir-jira--host url) login) weir-jira--session-tokens)))
 
 (defun weir-jira--saves-secret ()
   "Return whether to store a token in auth-source; ask the user if necessary."
@@ -308,6 +320,7 @@ The token is from auth-source, or from `weir-jira-setup' in this Emacs."
   "Keep TOKEN for LOGIN at the site URL in this Emacs.
 If SAVE is non-nil, store it in auth-source instead."
   (let ((host (weir-jira--host url)))
+    (weir-jira--forget-session-token url login)
     (if (not save)
         (push (cons (cons host login) (lambda () token)) weir-jira--session-tokens)
       (let* ((auth-source-save-behavior t)
@@ -395,7 +408,9 @@ read-only."
   (setq weir-jira--answers (list url email gateway projects))
   (let* ((with-token (not (equal email "")))
          (login (if with-token email weir-jira--bearer-login))
-         (known (and (or with-token bearer) (weir-jira--secret url login)))
+         (stored (and (or with-token bearer) (weir-jira--stored-secret url login)))
+         (known (and (or with-token bearer)
+                     (weir-jira--revealed (or stored (weir-jira--session-secret url login)))))
          (token (cond
                  ((stringp bearer) bearer)
                  (known)
@@ -403,10 +418,11 @@ read-only."
                  (bearer (weir-jira--or-nil
                           (read-passwd "Personal access token (Data Center, else empty): ")))))
          (expires (if (eq expires 'ask) (and token (weir-jira--read-expiry)) expires))
-         (new (and token (not (equal token known))))
-         (store (and new (not (eq weir-jira-token-store 'auth-source))
+         ;; A token that an earlier setup kept only in this Emacs is not stored.
+         (unstored (and token (not (and stored (equal token known)))))
+         (store (and unstored (not (eq weir-jira-token-store 'auth-source))
                      (symbol-name weir-jira-token-store)))
-         (save (and new (not store) (weir-jira--saves-secret))))
+         (save (and unstored (not store) (weir-jira--saves-secret))))
     (message "Jira: logging in at %s" url)
     (weir--expect
      (weir--jira-login (expand-file-name weir-jira-directory) url gateway
@@ -415,18 +431,23 @@ read-only."
        (cond
         ((eq status 'done)
          (setq weir-jira--answers nil)
-         (when (and new (not store))
-           (weir-jira--keep-secret url login token save)))
+         (cond (store (weir-jira--forget-session-token url login))
+               (unstored (weir-jira--keep-secret url login token save))))
         ((not (eq (car-safe value) 'weir-auth)))
-        ((and token (not new))
+        ((and token (not unstored))
          ;; The next attempt reads the token again.
          (weir-jira--forget-secret url)
          (setq value (list 'weir-auth (format "%s; auth-source has the token for %s at %s"
                                               (cadr value) login (weir-jira--host url)))))
-        ((and new (string-match-p "HTTP 401" (cadr value)))
-         (setq value (list 'weir-auth
-                           (format "the site refused %s; nothing was stored; use M-x weir-jira-setup again"
-                                   (if with-token "the e-mail address or the token" "the token"))))))
+        (unstored
+         ;; The next attempt asks for the token.
+         (when (equal token known)
+           (weir-jira--forget-session-token url login))
+         (when (string-match-p "HTTP 401" (cadr value))
+           (setq value
+                 (list 'weir-auth
+                       (format "the site refused %s; nothing was stored; use M-x weir-jira-setup again"
+                               (if with-token "the e-mail address or the token" "the token")))))))
        (weir-jira--logged-in status value)))))
 
 (defun weir-jira--read-answer (prompt meaning before)

@@ -1184,6 +1184,52 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
                         (weir-jira--host url))))
       (should-not (weir-jira-tests-sync site)))))
 
+(ert-deftest weir-jira-tests-a-later-setup-offers-to-store-the-token-again ()
+  (weir-jira-tests-with-token url authinfo
+    (let ((setup (lambda (output &rest answers)
+                   (weir-jira-tests-output
+                    (lambda ()
+                      (apply #'weir-jira-tests-typed #'weir-jira-setup
+                             `("Address" . ,url) '("E-mail" . "me@example.com")
+                             '("Gateway" . "") '("projects" . "") answers))
+                    output)))
+          (site nil))
+      (funcall setup "logged in" '("API token" . "s3cret-of-the-test") '("expires" . "")
+               '("Store the token in " . nil))
+      (setq site (weir-jira-tests-until-pulled))
+      (should (equal (weir-jira-doctor--token site) "not stored; in memory until Emacs ends"))
+      ;; The token is known, so the setup does not ask for it.
+      (dolist (save '(nil t))
+        (setf (weir-jira--site-last-pull site) nil)
+        (funcall setup "logged in" '("expires" . "") `("Store the token in " . ,save))
+        (should (eq (weir-jira-tests-until-pulled) site))
+        (should-not (weir-jira--site-failure site))
+        (should (= (length weir-jira--session-tokens) (if save 0 1))))
+      (should (equal (weir-jira-doctor--token site) "auth-source"))
+      ;; A stored token is not offered again.
+      (setf (weir-jira--site-last-pull site) nil)
+      (funcall setup "logged in" '("expires" . ""))
+      (should-not (weir-jira--site-failure (weir-jira-tests-until-pulled))))))
+
+(ert-deftest weir-jira-tests-a-refused-token-of-this-emacs-is-asked-for-again ()
+  (weir-jira-tests-with-token url authinfo
+    (setq weir-jira--session-tokens
+          (list (cons (cons (weir-jira--host url) "me@example.com") (lambda () "expired"))))
+    (let ((output (weir-jira-tests-output
+                   (lambda ()
+                     (weir-jira-tests-typed #'weir-jira-setup
+                                            `("Address" . ,url) '("E-mail" . "me@example.com")
+                                            '("Gateway" . "") '("projects" . "")
+                                            '("expires" . "") '("Store the token in " . t)))
+                   "refused the e-mail address or the token; nothing was stored")))
+      (should-not (string-match-p "expired\\|auth-source has" (string-join output))))
+    (should (= (file-attribute-size (file-attributes authinfo)) 0))
+    (weir-jira-tests-typed #'weir-jira-setup
+                           `("Address" . ,url) '("E-mail" . "me@example.com") '("Gateway" . "")
+                           '("projects" . "") '("API token" . "s3cret-of-the-test")
+                           '("expires" . "") '("Store the token in " . t))
+    (should-not (weir-jira--site-failure (weir-jira-tests-until-pulled)))))
+
 (ert-deftest weir-jira-tests-a-rejected-token-is-not-stored ()
   (weir-jira-tests-with-token url authinfo
     (weir-jira-tests-output
