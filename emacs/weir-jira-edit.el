@@ -634,6 +634,8 @@ buffer is kept."
 (defun weir-jira-edit-abort ()
   "Drop the text of the buffer."
   (interactive)
+  (unless weir-jira--commit
+    (user-error "Nothing is edited here"))
   (when (or (not (buffer-modified-p)) (yes-or-no-p "Drop this text? "))
     (weir-jira--end-edit (current-buffer))))
 

@@ -700,12 +700,16 @@ Each buffer takes some milliseconds, and Emacs reacts to keys in between."
                          (weir-jira--refresh-soon (cdr buffers))
                          (weir-jira--refresh-buffer (car buffers))))))
 
+(defun weir-jira--is-shown ()
+  "Return whether the buffer shows the state of a replica."
+  (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode
+                  'weir-jira-outbox-mode 'weir-jira-projects-mode))
+
 (defun weir-jira--refresh-buffer (buffer)
   "Show the current state of the site in BUFFER, if both are still open."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
-      (when (and (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode
-                                 'weir-jira-outbox-mode 'weir-jira-projects-mode)
+      (when (and (weir-jira--is-shown)
                  (memq weir-jira--site weir-jira--sites)
                  (weir-jira--site-handle weir-jira--site))
         (setq weir-jira--problem
@@ -1010,8 +1014,14 @@ garbage to collect."
         (weir-jira--show-mark t))
       (forward-line))))
 
+(defun weir-jira--check-list ()
+  "Signal an error for the user unless the buffer is a list of issues."
+  (unless (derived-mode-p 'weir-jira-list-mode)
+    (user-error "This is not a list of issues")))
+
 (defun weir-jira--set-mark (on)
   "Mark the issue of the row if ON, otherwise unmark it; move to the next row."
+  (weir-jira--check-list)
   (let ((key (weir-jira--key-or-error)))
     (setq weir-jira--marks (delete key weir-jira--marks))
     (when on
@@ -1034,6 +1044,7 @@ marked issues of the list."
 (defun weir-jira-unmark-all ()
   "Unmark all issues of the list."
   (interactive nil weir-jira-list-mode)
+  (weir-jira--check-list)
   (setq weir-jira--marks nil)
   (save-excursion
     (goto-char (point-min))
@@ -1238,6 +1249,7 @@ the same name is kept; with a prefix argument REPLACE it is replaced."
   "Sort the list by FIELD; reverse the order if it is sorted by FIELD.
 The order becomes part of the query, so that `weir-jira-save-view' keeps it."
   (interactive (list (completing-read "Sort by: " weir-jira--orders nil t)) weir-jira-list-mode)
+  (weir-jira--check-list)
   (when (or weir-jira--site-answer weir-jira--words)
     (user-error "Only the list of an offline query can be sorted"))
   (pcase-let ((`(,condition . ,order) (weir-jira--split-order weir-jira--query)))
@@ -1263,6 +1275,7 @@ The last one gets the rest of the line.  `weir-jira-save-view' stores them."
           "Columns: " weir-jira--widths nil t
           (mapconcat #'car (or weir-jira--columns weir-jira-columns) ",")))
    weir-jira-list-mode)
+  (weir-jira--check-list)
   (unless names
     (user-error "A list needs a column"))
   (let ((current (or weir-jira--columns weir-jira-columns)))
@@ -1279,12 +1292,15 @@ The last one gets the rest of the line.  `weir-jira-save-view' stores them."
 (defun weir-jira-refresh ()
   "Show the current state of the replica, and pull in the background."
   (interactive)
-  (revert-buffer nil t)
+  ;; Another buffer could visit a file, whose changes would be lost.
+  (when (weir-jira--is-shown)
+    (revert-buffer nil t))
   (weir-jira--pull (weir-jira--current-site) nil t))
 
 (defun weir-jira-toggle-tree ()
   "Toggle whether children are shown below their parents."
-  (interactive)
+  (interactive nil weir-jira-list-mode)
+  (weir-jira--check-list)
   (setq weir-jira--is-tree (not weir-jira--is-tree))
   (revert-buffer nil t))
 
