@@ -152,6 +152,22 @@ fn clients_of_a_removed_node_use_another_node() {
         let answer = ask(http, line, "");
         assert!(answer.starts_with("HTTP/1.1 200 "), "{line}: {answer}");
     }
+    check_described_status(http);
+}
+
+/// Checks that the description lists the members of a status that are texts. All others are numbers.
+fn check_described_status(http: &str) {
+    let body = |line: &str| {
+        let answer = ask(http, line, "");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str::<serde_json::Value>(body).unwrap()
+    };
+    let description = body("GET /openapi.json");
+    let listed = &description["components"]["schemas"]["Status"]["properties"];
+    for (name, value) in body("GET /v1/status").as_object().unwrap() {
+        assert_eq!(value.is_string(), listed[name].is_object(), "{name}");
+        assert!(value.is_string() || value.is_u64(), "{name}: {value}");
+    }
 }
 
 #[test]
