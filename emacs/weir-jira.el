@@ -662,7 +662,9 @@ pull followed a push, which can have changed the outbox."
   "Return the buffer of the log, which the user cannot edit."
   (with-current-buffer (get-buffer-create "*weir-jira-log*")
     (unless (derived-mode-p 'special-mode)
-      (special-mode))
+      (special-mode)
+      ;; The buffer has every line at once.
+      (setq-local revert-buffer-function #'ignore))
     (current-buffer)))
 
 (defun weir-jira--log (site text)
@@ -674,9 +676,10 @@ pull followed a push, which can have changed the outbox."
         (insert (format-time-string "%F %T ") (weir-jira--site-name site) " " text "\n")))))
 
 (defun weir-jira-sync-log ()
-  "Show the log of pulls and pushes."
+  "Show the log of pulls and pushes, at its newest line."
   (interactive)
-  (pop-to-buffer (weir-jira--log-buffer)))
+  (pop-to-buffer (weir-jira--log-buffer))
+  (goto-char (point-max)))
 
 (defun weir-jira--buffers (site)
   "Return the buffers that show something of SITE."

@@ -402,7 +402,9 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
 
 (defun weir-stop (follower)
   "End FOLLOWER, a number of `weir-follow'.  Return t if it ran."
-  (puthash follower nil weir--callbacks)
+  ;; An operation that has ended has no callback any more.
+  (when (gethash follower weir--callbacks)
+    (puthash follower nil weir--callbacks))
   (weir-cancel follower))
 
 ;;;; Topics browser
@@ -503,10 +505,40 @@ again."
 
 ;;;; Results of a query
 
+(defvar-local weir--query nil "The arguments of `weir-query' for the buffer, without a callback.")
+(defvar-local weir--run nil "An object for the query or the follower that fills the buffer.")
+
+(defun weir--fill (start insert)
+  "Replace the content of the buffer by what START delivers.
+START is called with a callback, and returns the number of an operation.  The
+callback calls INSERT with the buffer and the arguments of the callback."
+  (let* ((buffer (current-buffer))
+         (run (list nil))
+         (inhibit-read-only t)
+         (operation (funcall start
+                             (lambda (&rest arguments)
+                               ;; Results of an earlier run can still arrive.
+                               (when (and (buffer-live-p buffer)
+                                          (eq (buffer-local-value 'weir--run buffer) run))
+                                 (apply insert buffer arguments))))))
+    (weir--follow-end)
+    (erase-buffer)
+    (setq weir--run run
+          weir--follower operation)))
+
+(defun weir--run-query (&rest _)
+  "Run the query of the buffer, and show its results as they arrive."
+  (weir--fill (lambda (callback)
+                (pcase-let ((`(,store ,from . ,options) weir--query))
+                  (apply #'weir-query store from :callback callback options)))
+              #'weir--query-insert)
+  (setq header-line-format "running"))
+
 (define-derived-mode weir-query-mode special-mode "Weir-Query"
   "Results of a query, one a line."
   :interactive nil
   (setq truncate-lines t)
+  (setq-local revert-buffer-function #'weir--run-query)
   (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
 ;;;###autoload
@@ -527,11 +559,8 @@ orders.*, and for a condition."
     (with-current-buffer buffer
       (weir-query-mode)
       (setq weir--store store
-            header-line-format "running"
-            weir--follower
-            (apply #'weir-query store from
-                   :callback (lambda (status value) (weir--query-insert buffer status value))
-                   options)))
+            weir--query (append (list store from) options))
+      (weir--run-query))
     (pop-to-buffer buffer)
     buffer))
 
@@ -567,6 +596,7 @@ orders.*, and for a condition."
   "Records of a topic, as they arrive."
   :interactive nil
   (setq truncate-lines t)
+  (setq-local revert-buffer-function #'weir--run-tail)
   (add-hook 'kill-buffer-hook #'weir--follow-end nil t))
 
 (defun weir--follow-end ()
@@ -623,12 +653,15 @@ If STORE is nil, ask for the store and for TOPIC."
     (with-current-buffer buffer
       (weir-tail-mode)
       (setq weir--store store
-            weir--topic topic
-            weir--follower
-            (weir-follow store topic
-                         (lambda (records) (weir--tail-insert buffer records)))))
+            weir--topic topic)
+      (weir--run-tail))
     (pop-to-buffer buffer)
     buffer))
+
+(defun weir--run-tail (&rest _)
+  "Follow the topic of the buffer from its first record."
+  (weir--fill (lambda (function) (weir-follow weir--store weir--topic function))
+              #'weir--tail-insert))
 
 (defun weir--tail-insert (buffer records)
   "Insert RECORDS at the end of BUFFER with one insertion."

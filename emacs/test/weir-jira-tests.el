@@ -841,6 +841,11 @@ Check that the rows are those of a list that is filled anew."
                                   "^Connection +the site answered"))
                 (should (string-match-p line (buffer-string))))
               (should-not (string-match-p token (buffer-string)))
+              ;; A second report replaces the first one.
+              (revert-buffer)
+              (weir-tests-until
+               (lambda () (string-match-p "^Missing rights +none" (buffer-string))))
+              (should (= (how-many "^Connection " (point-min) (point-max)) 1))
               (kill-buffer))))
       (delete-file file)
       (delete-file authinfo))))
@@ -1295,6 +1300,8 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
     (weir-jira-sync-log)
     (should (derived-mode-p 'special-mode))
     (should-error (insert "x") :type 'buffer-read-only)
+    (revert-buffer)
+    (should (eobp))
     (should (string-match-p " pulled: [0-9]+ changed, 0 gone, .*[0-9]+ requests$"
                             (buffer-string))))
   (should (equal (weir-jira--counts '(:sent 1 :conflicts 0 :rejected 0 :waiting 2 :requests 7)

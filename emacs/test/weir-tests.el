@@ -168,7 +168,10 @@
       (should (equal (seq-take (reverse (seq-filter (lambda (value) (string-match-p "[0-9]" value)) seen)) 3)
                      '("0" "1" "2")))
       (should (weir-stop follower))
-      (should-not (weir-stop follower)))))
+      (should-not (weir-stop follower))
+      (weir-tests-until (lambda () (eq (gethash follower weir--callbacks 'gone) 'gone)))
+      (should-not (weir-stop follower))
+      (should (eq (gethash follower weir--callbacks 'gone) 'gone)))))
 
 (ert-deftest weir-tests-writes-survive-the-end-of-the-pipe ()
   (weir-tests-with store
@@ -406,6 +409,38 @@
         (weir--query-insert buffer 'failed '(weir-usage "50% of it"))
         (should (equal header-line-format "50%% of it")))
       (kill-buffer buffer))))
+
+(ert-deftest weir-tests-a-query-and-a-tail-are-reverted ()
+  (weir-tests-with store
+    (weir-tests-orders store)
+    (let* ((query (weir-query-show store "orders" :where "$.n >= 9"))
+           (tail (weir-tail store "orders"))
+           (shows (lambda (buffer pattern)
+                    (with-current-buffer buffer
+                      (string-match-p pattern (buffer-string)))))
+           (rows (lambda ()
+                   (with-current-buffer tail
+                     (count-lines (point-min) (point-max)))))
+           (before nil))
+      (weir-tests-until
+       (lambda () (equal (buffer-local-value 'header-line-format query) "2 results")))
+      (weir-await (weir-put store "orders" "k" "{\"n\":11}"))
+      (weir-tests-until (lambda () (funcall shows tail "\"n\":11")))
+      (setq before (funcall rows))
+      ;; The results of the first of two runs are not added.
+      (dolist (buffer (list query query tail tail))
+        (with-current-buffer buffer
+          (revert-buffer)
+          (should (= (buffer-size) 0))))
+      (weir-tests-until
+       (lambda () (equal (buffer-local-value 'header-line-format query) "3 results")))
+      (weir-tests-until (lambda () (funcall shows tail "\"n\":11")))
+      (weir-await (weir-put store "orders" "k" "{\"n\":12}"))
+      (weir-tests-until (lambda () (funcall shows tail "\"n\":12")))
+      (should (= (funcall rows) (1+ before)))
+      (kill-buffer query)
+      (kill-buffer tail)
+      (weir-tests-until (lambda () (= (nth 1 (weir--debug-counts)) 0))))))
 
 (ert-deftest weir-tests-deploy ()
   (weir-tests-with store
