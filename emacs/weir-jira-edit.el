@@ -933,7 +933,7 @@ With DRY-RUN, only show the clocks."
 
 (defun weir-jira--outbox-rows ()
   "Return the rows of the outbox, each with the number of its operation."
-  (let ((ops (weir--jira-outbox (weir-jira--site-handle weir-jira--site) nil)))
+  (let ((ops (weir--jira-outbox (weir-jira--site-handle (weir-jira--current-site)) nil)))
     (setq weir-jira--ops
           (if weir-jira--only-conflicts
               (cl-remove "conflict" ops :key (lambda (op) (plist-get op :state))

@@ -212,11 +212,13 @@ Its error or quit must not stop other commands that wait, nor the first sync."
 (defun weir-jira--current-site ()
   "Return the open site of the buffer, or signal an error for the user.
 A buffer without a site has the default one."
-  (let ((site (or weir-jira--site
-                  (weir-jira--find (weir-jira--default))
+  (let ((site (or (weir-jira--find (weir-jira--default))
                   (user-error "The replica is not open; M-x weir-jira opens it"))))
     (unless (weir-jira--site-handle site)
-      (user-error "The replica is being opened"))
+      (user-error "The replica is being opened; try again later"))
+    (when weir-jira--site
+      ;; After `weir-jira-close', another object is the open site.
+      (setq weir-jira--site site))
     site))
 
 (defun weir-jira--about (site property)
@@ -1067,7 +1069,8 @@ Without a mark, return the key of the issue at point in a list."
   "Add rows to BUFFER if it is live."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
-      (when weir-jira--set
+      ;; The site can be closed meanwhile.
+      (when (and weir-jira--set (weir-jira--site-handle weir-jira--site))
         (weir-jira--add-rows weir-jira--set weir-jira--added-rows)))))
 
 (defun weir-jira--revert-list (&rest _)
@@ -1342,7 +1345,7 @@ The last one gets the rest of the line.  `weir-jira-save-view' stores them."
                             (number-to-string (plist-get project :issues))
                             (concat (plist-get project :name)
                                     (unless (plist-get project :visible) " (not visible)"))))))
-          (weir--jira-projects (weir-jira--site-handle weir-jira--site))))
+          (weir--jira-projects (weir-jira--site-handle (weir-jira--current-site)))))
 
 (defun weir-jira--show-projects (site)
   "Show the projects of SITE."
@@ -1510,7 +1513,7 @@ No window scrolls, and no point moves."
       (user-error "No more issues"))
     (dolist (window (get-buffer-window-list nil nil t))
       (set-window-point window (point)))
-    (weir-jira--show weir-jira--site key)))
+    (weir-jira--show (weir-jira--current-site) key)))
 
 (defun weir-jira-next (&optional count)
   "Show the issue COUNT rows after this one in its list."

@@ -1388,6 +1388,31 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
       (weir-jira--open name (lambda (site) (setq called site)))
       (weir-tests-until (lambda () called)))))
 
+(ert-deftest weir-jira-tests-a-buffer-of-a-closed-replica-uses-the-opened-one ()
+  (weir-jira-tests-with url '("--issues" "220")
+    (let* ((site (weir-jira-tests-pulled url))
+           (name (weir-jira--site-name site))
+           (list (progn (weir-jira-list "" site) (current-buffer)))
+           (issue (weir-jira--show site "AA-1"))
+           (projects (progn (weir-jira--show-projects site) (current-buffer)))
+           (outbox (progn (weir-jira-outbox) (current-buffer)))
+           (buffers (list list issue projects outbox)))
+      (weir-jira-close)
+      ;; Rows that were to be added while Emacs is idle are not an error.
+      (with-current-buffer list
+        (should weir-jira--fill-timer)
+        (weir-jira--add-more list))
+      (dolist (buffer buffers)
+        (with-current-buffer buffer
+          (let ((error (should-error (revert-buffer nil t) :type 'user-error)))
+            (should (string-match-p "not open; M-x weir-jira" (cadr error))))))
+      (weir-jira--open name #'ignore)
+      (weir-tests-until (lambda () (weir-jira--site-handle (weir-jira--find name))))
+      (dolist (buffer buffers)
+        (with-current-buffer buffer
+          (revert-buffer nil t)
+          (should (eq weir-jira--site (weir-jira--find name))))))))
+
 (ert-deftest weir-jira-tests-an-opened-replica-is-synced-at-once ()
   (weir-jira-tests-with url '("--issues" "5")
     (let* ((site (weir-jira-tests-pulled url))
