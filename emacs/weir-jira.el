@@ -1058,12 +1058,20 @@ marked issues of the list."
         (weir-jira--show-mark nil))
       (forward-line))))
 
+(defun weir-jira--marked ()
+  "Return the keys of the marked issues of the list, the first marked one first.
+An issue that the list no longer has, such as after another query, is omitted."
+  (when (and weir-jira--marks weir-jira--set (derived-mode-p 'weir-jira-list-mode))
+    (let ((listed (make-hash-table :test #'equal)))
+      (dolist (key (weir--jira-keys (weir-jira--site-handle (weir-jira--current-site))
+                                    weir-jira--set 0 (weir--jira-size weir-jira--set)))
+        (puthash key t listed))
+      (cl-remove-if-not (lambda (key) (gethash key listed)) (reverse weir-jira--marks)))))
+
 (defun weir-jira--chosen ()
-  "Return the keys of the marked issues, the first marked one first.
+  "Return the keys of the marked issues of the list, the first marked one first.
 Without a mark, return the key of the issue at point in a list."
-  (if (and weir-jira--marks (derived-mode-p 'weir-jira-list-mode))
-      (reverse weir-jira--marks)
-    (list (weir-jira--key-or-error))))
+  (or (weir-jira--marked) (list (weir-jira--key-or-error))))
 
 (defun weir-jira--add-more (buffer)
   "Add rows to BUFFER if it is live."
@@ -1705,12 +1713,13 @@ The current state includes the changes of the outbox.  Comments are omitted."
 
 (defun weir-jira--exported (format)
   "Return the issues of the list as FORMAT; if issues are marked, only those."
-  (let ((handle (weir-jira--site-handle (weir-jira--current-site))))
+  (let ((handle (weir-jira--site-handle (weir-jira--current-site)))
+        (marked (weir-jira--marked)))
     (weir--jira-export
      handle
-     (if weir-jira--marks
+     (if marked
          (weir--jira-set (mapcar (lambda (key) (plist-get (weir--jira-row handle key) :id))
-                                 (weir-jira--chosen)))
+                                 marked))
        (or weir-jira--set (user-error "This is not a list of issues")))
      format)))
 
