@@ -243,12 +243,12 @@ By default, assign the issue at point; in a list the marked issues."
     (weir-jira--change (weir-jira--changeable) "assign" key who)))
 
 (defun weir-jira-assign-me ()
-  "Assign the issue at point to me."
+  "Assign the issue at point to me; in a list the marked issues."
   (interactive)
   (weir-jira-assign "me"))
 
 (defun weir-jira-unassign ()
-  "Assign the issue at point to nobody."
+  "Assign the issue at point to nobody; in a list the marked issues."
   (interactive)
   (weir-jira-assign "none"))
 
@@ -258,7 +258,7 @@ A text without signs would replace all labels of the issue."
   (let ((labels (cl-remove-if (lambda (label) (member label '("+" "-")))
                               (split-string text "," t "[ \t]+"))))
     (unless labels
-      (user-error "No label"))
+      (user-error "The text has no label"))
     (mapconcat (lambda (label)
                  (if (string-match-p "\\`[-+]" label) label (concat "+" label)))
                labels ",")))
@@ -337,7 +337,7 @@ the fields that the site requires."
                      "summary" summary))
 
 (defun weir-jira-delete (typed &optional subtasks)
-  "Delete the issue at point; SUBTASKS non-nil deletes its subtasks too.
+  "Delete the issue at point; with a prefix argument SUBTASKS, its subtasks too.
 TYPED is the key as the user has typed it for confirmation; nil means to ask.
 If the issue changed at the site after the version that the user saw, the
 deletion becomes a conflict."
@@ -496,6 +496,8 @@ EDITED is the value of `weir-jira--edited-text'."
 (defun weir-jira-drafts ()
   "Show the directory of drafts, including those of dropped operations."
   (interactive)
+  (unless (file-directory-p (weir-jira--draft-directory))
+    (user-error "There are no drafts"))
   (dired (weir-jira--draft-directory)))
 
 (defun weir-jira--outdated (draft)
@@ -709,7 +711,7 @@ buffer is kept."
 
 (defun weir-jira--comment-or-error ()
   "Return the id of the comment at point, or signal an error for the user."
-  (or (get-text-property (point) 'weir-jira-comment) (user-error "No comment here")))
+  (or (get-text-property (point) 'weir-jira-comment) (user-error "There is no comment at point")))
 
 (defun weir-jira-comment-edit (comment)
   "Edit COMMENT, the id of a comment on the issue of the buffer."
@@ -751,10 +753,10 @@ ID is that of the comment or worklog."
     (let ((hours (match-string 1 text))
           (minutes (match-string 2 text)))
       (unless (or hours minutes)
-        (user-error "No time"))
+        (user-error "The text has no time such as 1h30m"))
       (+ (* 3600 (string-to-number (or hours "0")))
          (* 60 (string-to-number (or minutes "0"))))))
-   (t (user-error "Not a time such as 1h30m: %s" text))))
+   (t (user-error "The text %s is not a time such as 1h30m" text))))
 
 (defun weir-jira--time-text (seconds)
   "Return SECONDS as a text for `weir-jira--seconds', without the rest of a minute."
@@ -773,7 +775,7 @@ KEY is by default the issue at point."
 
 (defun weir-jira--worklog-or-error ()
   "Return the id of the worklog at point, or signal an error for the user."
-  (or (get-text-property (point) 'weir-jira-worklog) (user-error "No worklog here")))
+  (or (get-text-property (point) 'weir-jira-worklog) (user-error "There is no worklog at point")))
 
 (defun weir-jira-worklog-edit (worklog time)
   "Set the time of WORKLOG, an id in the issue of the buffer, to TIME.
@@ -1004,7 +1006,7 @@ With DRY-RUN, only show the clocks."
 (defun weir-jira--op-at-point ()
   "Return the operation at point, or signal an error for the user."
   (or (weir-jira--of-field (tabulated-list-get-id) :number weir-jira--ops)
-      (user-error "No change here")))
+      (user-error "There is no change at point")))
 
 (defun weir-jira-outbox-visit ()
   "Show the issue of the change at point.
@@ -1191,7 +1193,7 @@ For a text, a buffer shows both versions and their base in the form of
   (let* ((op (weir-jira--op-at-point))
          (site (weir-jira--current-site))
          (fields (or (weir-jira--conflict-fields op)
-                     (user-error "No conflict here")))
+                     (user-error "The change at point has no conflict")))
          (field (if (cdr fields) (completing-read "Field: " fields nil t) (car fields)))
          (allowed (weir-jira--allowed site op field)))
     (cond
@@ -1212,7 +1214,7 @@ Without a default, it is an error: an empty value would clear the field."
                    (format "%s: " (capitalize field))))
          (value (completing-read prompt allowed nil t nil nil default)))
     (when (string-empty-p value)
-      (user-error "No value for %s" field))
+      (user-error "The field %s needs a value" field))
     value))
 
 (defun weir-jira--known-fields (site key)
@@ -1228,7 +1230,7 @@ Without a default, it is an error: an empty value would clear the field."
                   (format "Status (%s): " (weir-jira--op-problem op))
                   (weir--jira-offered (weir-jira--site-handle site) "transitions" key) nil t)))
     (when (string-empty-p status)
-      (user-error "No status"))
+      (user-error "The issue needs a status"))
     (weir-jira--resolve site op "mine" "status" status)))
 
 (defun weir-jira--merge-text (site op field)

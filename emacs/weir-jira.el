@@ -552,8 +552,8 @@ pull without changes."
 ;;;###autoload
 (defun weir-jira-sync (&optional census)
   "Send the outbox, then pull what is new at the site.
-If `weir-jira-push-at-once' is nil, only pull.  With CENSUS, only pull, and
-also search for deletions."
+If `weir-jira-push-at-once' is nil, only pull.  With a prefix argument CENSUS,
+only pull, and also search for deletions."
   (interactive "P")
   (weir-jira--open
    (weir-jira--default)
@@ -1150,8 +1150,9 @@ NAME is that of the site; nil means the default one."
      (weir-jira-list (or (if (consp view) (car view) view) "") site (cdr-safe view)))))
 
 (defun weir-jira--read-site ()
-  "Ask for a site; return its name."
-  (completing-read "Site: " (weir-jira--names) nil t))
+  "Ask for a site, by default the current one; return its name."
+  (let ((default (weir-jira--default)))
+    (completing-read (format-prompt "Site" default) (weir-jira--names) nil t nil nil default)))
 
 ;;;###autoload
 (defun weir-jira-switch-site (name)
@@ -1210,7 +1211,10 @@ If the site cannot be reached, its last answer is shown."
 
 (defun weir-jira-save-view (name)
   "Save the query of the buffer, with its order and its columns, as the view NAME."
-  (interactive (list (read-string "Name of the view: ")))
+  (interactive (list (read-string "Name of the view: ")) weir-jira-list-mode)
+  (weir-jira--check-list)
+  (when weir-jira--words
+    (user-error "A view needs a query, but this list is the result of a search"))
   (let ((query (or weir-jira--query "")))
     (customize-save-variable
      'weir-jira-views
@@ -1367,7 +1371,7 @@ The last one gets the rest of the line.  `weir-jira-save-view' stores them."
 (defun weir-jira-project-tree ()
   "Show the issues of the project at point as a tree."
   (interactive)
-  (let ((key (or (tabulated-list-get-id) (user-error "No project here")))
+  (let ((key (or (tabulated-list-get-id) (user-error "There is no project at point")))
         (site (weir-jira--current-site)))
     (pop-to-buffer-same-window
      (weir-jira--list-buffer (format "*jira tree %s*" key) site
@@ -1498,7 +1502,7 @@ No window scrolls, and no point moves."
 
 (defun weir-jira--key-or-error ()
   "Return the key of the issue at point, or signal an error for the user."
-  (or (weir-jira--key-at-point) (user-error "No issue here")))
+  (or (weir-jira--key-at-point) (user-error "There is no issue at point")))
 
 (defun weir-jira-open-issue ()
   "Show the issue at point."
@@ -1518,7 +1522,7 @@ No window scrolls, and no point moves."
   (let ((key (get-text-property (point) 'weir-jira-key)))
     (unless key
       (forward-line (- count))
-      (user-error "No more issues"))
+      (user-error "There are no more issues"))
     (dolist (window (get-buffer-window-list nil nil t))
       (set-window-point window (point)))
     (weir-jira--show (weir-jira--current-site) key)))
@@ -1528,7 +1532,7 @@ No window scrolls, and no point moves."
   (interactive "p")
   (let ((list next-error-last-buffer))
     (unless (buffer-live-p list)
-      (user-error "No list of issues"))
+      (user-error "There is no list of issues; M-x weir-jira shows one"))
     (with-current-buffer list
       (weir-jira--next-issue (or count 1)))))
 
@@ -1587,7 +1591,7 @@ DEFAULT is a key; nil means that of the issue at point."
     (cond
      (url (browse-url url))
      (key (weir-jira--show (weir-jira--current-site) key))
-     (t (user-error "Nothing to follow here")))))
+     (t (user-error "There is no link or issue at point")))))
 
 (defun weir-jira-history ()
   "Show the history of the issue at point, version by version, below the issue."

@@ -491,7 +491,7 @@ again."
 
 (defun weir--topic-at-point ()
   "Return the topic at point, or signal an error for the user."
-  (or (tabulated-list-get-id) (user-error "No topic here")))
+  (or (tabulated-list-get-id) (user-error "There is no topic at point")))
 
 (defun weir-browse-tail ()
   "Follow the topic at point."
@@ -631,7 +631,7 @@ Emacs 28 blocks for seconds at a line of megabytes.")
   "Show the record at point; format its value if it is JSON."
   (interactive)
   (let ((record (or (get-text-property (point) 'weir-record)
-                    (user-error "No record here"))))
+                    (user-error "There is no record at point"))))
     (pcase-let ((`[,offset ,time ,kind ,key ,value] record))
       (with-help-window "*weir record*"
         (with-current-buffer standard-output

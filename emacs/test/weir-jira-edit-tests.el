@@ -408,6 +408,10 @@ Changes of the same issue may become one operation."
         (set-buffer (weir-jira--show site key))
         (should (string-match-p "^A line of mine$" (buffer-string)))))))
 
+(ert-deftest weir-jira-edit-tests-no-drafts-are-reported ()
+  (let ((weir-jira-directory "/nonexistent/weir"))
+    (should-error (weir-jira-drafts) :type 'user-error)))
+
 (ert-deftest weir-jira-edit-tests-a-draft-that-is-not-wanted-is-deleted ()
   (weir-jira-tests-with url '("--issues" "5")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))

@@ -530,6 +530,8 @@ Check that the rows are those of a list that is filled anew."
       ;; The result of a search keeps its order.
       (setq weir-jira--words "print")
       (should-error (weir-jira-sort "key") :type 'user-error)
+      (should-error (weir-jira-save-view "Search") :type 'user-error)
+      (should-not (assoc "Search" weir-jira-views))
       (delete-file custom-file))))
 
 (ert-deftest weir-jira-tests-completions-have-a-category-and-annotations ()
@@ -1017,8 +1019,9 @@ Check that the rows are those of a list that is filled anew."
                           (weir-jira-tests-until-pulled))))
             (dolist (site (list first second))
               (cl-letf (((symbol-function 'completing-read)
-                         (lambda (_ names &rest _)
+                         (lambda (_ names _ _ _ _ default)
                            (should (= (length names) 2))
+                           (should (member default names))
                            (weir-jira--site-name site))))
                 (with-temp-buffer
                   (let ((current-prefix-arg '(4)))
