@@ -444,9 +444,11 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
     ;; A missing module is reported before the question.
     (weir--ensure)
     (let ((place (read-string "Store (directory or URL): ")))
-      (if (string-match-p "\\`\\(weirs?:\\|unix:\\)" place)
-          (weir-connect place)
-        (weir--open-once place)))))
+      (cond
+       ;; The working directory would become a store.
+       ((equal place "") (user-error "The directory or URL of the store is missing"))
+       ((string-match-p "\\`\\(weirs?:\\|unix:\\)" place) (weir-connect place))
+       (t (weir--open-once place))))))
 
 (defun weir--read-topic (store prompt match)
   "Ask for a topic of STORE with PROMPT; the topic at point is the default.

@@ -294,6 +294,12 @@
               (should (weir-close opened))))
         (delete-file link)))))
 
+(ert-deftest weir-tests-an-empty-answer-opens-no-store ()
+  (let ((default-directory (file-name-as-directory (make-temp-file "weir-tests" t))))
+    (should-error (weir-tests-browsed "") :type 'user-error)
+    (should-not (directory-files default-directory nil "\\`[^.]"))
+    (delete-directory default-directory)))
+
 (ert-deftest weir-tests-a-store-is-not-an-argument-in-the-history ()
   (weir-tests-with store
     (weir-tests-orders store)
