@@ -325,7 +325,8 @@ node_weir() {
 # Emacs with the module, and the command `weir` for its server of notes.
 emacs() {
     need cargo "Rust of the version in rust-toolchain.toml"
-    command -v emacs >/dev/null || packages emacs-nox
+    # `command -v emacs` would find this function.
+    env emacs --version >/dev/null 2>&1 || packages emacs-nox
     packages elpa-request elpa-plz
     say "building the module and the command"
     (cd ../.. && cargo build --release --locked --quiet --package weir-emacs --package weir-cli)
