@@ -1061,10 +1061,12 @@ marked issues of the list."
 (defun weir-jira--marked ()
   "Return the keys of the marked issues of the list, the first marked one first.
 An issue that the list no longer has, such as after another query, is omitted."
-  (when (and weir-jira--marks weir-jira--set (derived-mode-p 'weir-jira-list-mode))
-    (let ((listed (make-hash-table :test #'equal)))
-      (dolist (key (weir--jira-keys (weir-jira--site-handle (weir-jira--current-site))
-                                    weir-jira--set 0 (weir--jira-size weir-jira--set)))
+  (when (and weir-jira--marks (derived-mode-p 'weir-jira-list-mode))
+    (let* ((handle (weir-jira--site-handle (weir-jira--current-site)))
+           ;; After an interruption, the buffer has no set.
+           (set (or weir-jira--set (weir-jira--select)))
+           (listed (make-hash-table :test #'equal)))
+      (dolist (key (weir--jira-keys handle set 0 (weir--jira-size set)))
         (puthash key t listed))
       (cl-remove-if-not (lambda (key) (gethash key listed)) (reverse weir-jira--marks)))))
 

@@ -1225,6 +1225,9 @@ FILTER gets its output.  Return the process; it ends when it is killed."
         (setq weir-jira--query "ORDER BY key ASC")
         (revert-buffer nil t)
         (should (= (count-matches "^\\*" (point-min) (point-max)) 2))
+        ;; An interrupted refresh leaves no set, but does not end the marks.
+        (let ((weir-jira--set nil))
+          (should (equal (weir-jira--chosen) (reverse keys))))
         (weir-jira-unmark-all)
         (should (= (count-matches "^\\*" (point-min) (point-max)) 0))
         (weir-jira--goto (car keys))
