@@ -322,9 +322,7 @@ The token is from auth-source, or from `weir-jira-setup' in this Emacs."
   "Keep TOKEN for LOGIN at the site URL in this Emacs.
 If SAVE is non-nil, store it in auth-source instead."
   (let ((host (weir-jira--host url)))
-    (weir-jira--forget-session-token url login)
-    (if (not save)
-        (push (cons (cons host login) (lambda () token)) weir-jira--session-tokens)
+    (when save
       (let* ((auth-source-save-behavior t)
              (auth-source-creation-defaults `((secret . ,token) (port . "https")))
              (found (car (auth-source-search :host host :user login :port "https"
@@ -332,7 +330,11 @@ If SAVE is non-nil, store it in auth-source instead."
              (function (plist-get found :save-function)))
         (when (functionp function)
           (funcall function))
-        (auth-source-forget+ :host host)))))
+        (auth-source-forget+ :host host)))
+    ;; If storing fails, this Emacs keeps the token that it had.
+    (weir-jira--forget-session-token url login)
+    (unless save
+      (push (cons (cons host login) (lambda () token)) weir-jira--session-tokens))))
 
 (defun weir-jira--login (site)
   "Return the login of the token of SITE, or nil if the site needs no token."

@@ -1239,6 +1239,12 @@ An answer is (PATTERN . TEXT): TEXT is typed if PATTERN matches the prompt."
       (funcall setup "logged in" '("expires" . ""))
       (should-not (weir-jira--site-failure (weir-jira-tests-until-pulled))))))
 
+(ert-deftest weir-jira-tests-a-token-that-cannot-be-stored-stays-in-memory ()
+  (let ((weir-jira--session-tokens (list (cons '("site" . "me") (lambda () "a token")))))
+    (cl-letf (((symbol-function 'auth-source-search) (lambda (&rest _) (error "Disk full"))))
+      (should-error (weir-jira--keep-secret "https://site" "me" "a token" t)))
+    (should (weir-jira--session-secret "https://site" "me"))))
+
 (ert-deftest weir-jira-tests-a-refused-token-of-this-emacs-is-asked-for-again ()
   (weir-jira-tests-with-token url authinfo
     (setq weir-jira--session-tokens
