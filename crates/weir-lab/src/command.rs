@@ -18,7 +18,7 @@ use crate::experiment::{Experiment, Peers};
 use crate::profile::Wanted;
 use crate::protocol::Fields;
 use crate::report::{self, html};
-use crate::results::{Block, Plan, PlannedCell, ResultSet};
+use crate::results::{Block, Failure, Plan, PlannedCell, ResultSet};
 use crate::runner::{self, Options, Places};
 use crate::summary::Summary;
 
@@ -383,7 +383,7 @@ fn flames(dir: &Path) -> Result<Vec<(String, String)>> {
 /// Copies the parts of a result set that are committed (summary, report, flame graphs, plan,
 /// fingerprint, descriptions of the blocks and compressed samples) to `to`. Refuses an incomplete
 /// set: a quick run, a run of some contenders, a missing block, a missing contender that is not
-/// optional, or a claim that was not measured.
+/// optional, one that failed at the check or in two blocks, or a claim that was not measured.
 pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
     make_report(dir, &mut std::io::sink())?;
     let set = ResultSet::open(dir)?;
@@ -432,8 +432,18 @@ fn lack(experiment: &Experiment, plan: &Plan, blocks: &[Block]) -> Option<String
         let (measured, all) = (blocks.len(), plan.blocks);
         return Some(format!("{measured} of {all} blocks were measured"));
     }
-    let failed = plan.failed.iter();
-    let failed = failed.chain(blocks.iter().flat_map(|block| &block.head.failed));
+    let failed_in = |block: &Block, name: &str| {
+        let mut failed = block.head.failed.iter();
+        failed.any(|failure| failure.contender == name)
+    };
+    let has_failed_twice = |failure: &&Failure| {
+        let blocks = blocks.iter();
+        let blocks = blocks.filter(|block| failed_in(block, &failure.contender));
+        blocks.count() > 1
+    };
+    // A failure in one block is a row of the report; the contender has figures in all other blocks.
+    let repeated = blocks.iter().flat_map(|block| &block.head.failed);
+    let failed = plan.failed.iter().chain(repeated.filter(has_failed_twice));
     let mut failed = failed.map(|failure| format!("{} failed", failure.contender));
     let is_optional = |name: &str| {
         let mut contenders = experiment.contenders.iter();

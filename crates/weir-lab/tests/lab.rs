@@ -997,6 +997,26 @@ fn a_contender_that_fails_twice_is_not_started_again() {
     let set = result_set(dir.path());
     assert_eq!(samples_of(&set, 1).len(), 9);
     assert_eq!(samples_of(&set, 2).len(), 6);
+    let record = ["record", set.to_str().unwrap(), "lab/record/t"];
+    let refused = run(dir.path(), &record);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("failing failed"));
+}
+
+#[test]
+fn a_contender_that_fails_once_is_recorded_with_its_failure() {
+    let faults = r"case $word$fields in run*block=4*) answer='error\tlost its disk' ;; esac";
+    let (dir, out) = run_beside("failing", faults);
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+    let set = result_set(dir.path());
+    let record = ["record", set.to_str().unwrap(), "lab/record/t"];
+    let recorded = run(dir.path(), &record);
+    assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+    let report = fs::read_to_string(dir.path().join("lab/record/t/report.md")).unwrap();
+    let failure = row(&report, "lost its disk");
+    assert!(failure.starts_with("| failing "), "{failure}");
+    assert!(row(&report, "quick beside failing").contains("| 7   |"));
+    assert!(row(&report, "quick is quicker").contains("| 8   |"));
 }
 
 #[test]
