@@ -1060,7 +1060,7 @@ marked issues of the list."
         (weir-jira--show-mark nil))
       (forward-line))))
 
-(defun weir-jira--marked ()
+(defun weir-jira--marked-keys ()
   "Return the keys of the marked issues of the list, the first marked one first.
 An issue that the list no longer has, such as after another query, is omitted."
   (when (and weir-jira--marks (derived-mode-p 'weir-jira-list-mode))
@@ -1075,7 +1075,7 @@ An issue that the list no longer has, such as after another query, is omitted."
 (defun weir-jira--chosen ()
   "Return the keys of the marked issues of the list, the first marked one first.
 Without a mark, return the key of the issue at point in a list."
-  (or (weir-jira--marked) (list (weir-jira--key-or-error))))
+  (or (weir-jira--marked-keys) (list (weir-jira--key-or-error))))
 
 (defun weir-jira--add-more (buffer)
   "Add rows to BUFFER if it is live."
@@ -1722,7 +1722,7 @@ The current state includes the changes of the outbox.  Comments are omitted."
 (defun weir-jira--exported (format)
   "Return the issues of the list as FORMAT; if issues are marked, only those."
   (let ((handle (weir-jira--site-handle (weir-jira--current-site)))
-        (marked (weir-jira--marked)))
+        (marked (weir-jira--marked-keys)))
     (weir--jira-export
      handle
      (if marked
