@@ -283,12 +283,12 @@ The value can be a function that returns the token."
     (plist-get found :secret)))
 
 (defun weir-jira--session-secret (url login)
-  "Return a function that returns the token for LOGIN at the site URL, or nil.
+  "Return a function for the token for LOGIN at the site URL, or nil.
 The token is from `weir-jira-setup' in this Emacs, and is not stored."
   (cdr (assoc (cons (weir-jira--host url) login) weir-jira--session-tokens)))
 
 (defun weir-jira--revealed (secret)
-  "Return the token of SECRET: a token, a function that returns one, or nil."
+  "Return the token of SECRET: a token, a function for one, or nil."
   (if (functionp secret) (funcall secret) secret))
 
 (defun weir-jira--secret (url login)
@@ -708,7 +708,7 @@ Each buffer takes some milliseconds, and Emacs reacts to keys in between."
                          (weir-jira--refresh-buffer (car buffers))))))
 
 (defun weir-jira--is-shown ()
-  "Return whether the buffer shows the state of a replica."
+  "Return whether the buffer is a view of a replica."
   (derived-mode-p 'weir-jira-list-mode 'weir-jira-issue-mode
                   'weir-jira-outbox-mode 'weir-jira-projects-mode))
 

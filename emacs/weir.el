@@ -464,7 +464,7 @@ If MATCH is non-nil, the topic must exist."
     topic))
 
 (defun weir--browser (store)
-  "Return the buffer that shows the topics of STORE, or nil."
+  "Return the buffer with the topics of STORE, or nil."
   (seq-find (lambda (buffer)
               (and (eq (buffer-local-value 'weir--store buffer) store)
                    (eq (buffer-local-value 'major-mode buffer) 'weir-browse-mode)))
