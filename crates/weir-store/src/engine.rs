@@ -197,6 +197,19 @@ impl Engine {
     /// logged, so that the commit thread does not wait for compilation. A module that breaks a rule
     /// is not rejected here; the machine returns that as an effect.
     pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<Prepared, StoreError> {
+        let writes_only = |one: &Intention<'_>| {
+            use Operation::{Cursor, Delete, Put, Txn};
+            matches!(
+                one.operation,
+                Put { .. } | Delete { .. } | Txn { .. } | Cursor { .. }
+            )
+        };
+        if intentions.iter().all(writes_only) {
+            return Ok(Prepared {
+                starts_refused: true,
+                ..Prepared::default()
+            });
+        }
         let mut prepared = Prepared {
             programs: Vec::new(),
             rejections: Vec::new(),

@@ -23,7 +23,7 @@ pub struct Proposal {
     costly: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
     state: Mutex<State>,
     done: Condvar,
@@ -69,11 +69,15 @@ impl Proposal {
     }
 
     fn with_slot(costly: bool, received: bool) -> (Self, Answer) {
-        let slot = Arc::new(Slot::default());
-        {
-            let mut state = slot.state.lock();
-            (state.parts, state.received) = (1, received);
-        }
+        let state = State {
+            parts: 1,
+            received,
+            ..State::default()
+        };
+        let slot = Arc::new(Slot {
+            state: Mutex::new(state),
+            done: Condvar::new(),
+        });
         let proposal = Self {
             slot: Arc::clone(&slot),
             costly,
@@ -364,6 +368,9 @@ impl Drop for Wake {
 
 impl Drop for Answer {
     fn drop(&mut self) {
+        if self.slot.is_none() {
+            return;
+        }
         let thread = "a thread that commits";
         let cause = Arc::new(StoreError::Panicked { thread });
         // The batch may be in the log.
@@ -376,7 +383,9 @@ impl Drop for Answer {
 /// woken for its first outcome would use the processor and then wait for the next one.
 pub(crate) fn complete_waiters(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answer)>) {
     let mut runs = outcomes.runs().iter();
-    let mut current: Option<OutcomeRun> = None;
+    let mut current: Option<&OutcomeRun> = None;
+    // Number of items of `current` that earlier callers own.
+    let mut done = 0;
     let mut wakes = Vec::new();
     for (number, (items, answer)) in waiters.drain(..).enumerate() {
         if number % WAKE_EVERY == 0 {
@@ -385,20 +394,19 @@ pub(crate) fn complete_waiters(outcomes: &Outcomes, waiters: &mut Vec<(u32, Answ
         let mut own = Outcomes::default();
         let mut missing = items;
         while missing > 0 {
-            let Some(run) = current.take().or_else(|| runs.next().cloned()) else {
+            let Some(run) = current.or_else(|| runs.next()) else {
                 break;
             };
-            let taken = run.count.min(missing);
+            let count = missing.min(run.count - done);
             own.push_run(OutcomeRun {
-                count: taken,
-                outcome: run.outcome.clone(),
+                count,
+                outcome: run.outcome.nth(u64::from(done)),
             });
-            missing -= taken;
-            if taken < run.count {
-                current = Some(OutcomeRun {
-                    count: run.count - taken,
-                    outcome: run.outcome.nth(u64::from(taken)),
-                });
+            missing -= count;
+            done += count;
+            current = (done < run.count).then_some(run);
+            if current.is_none() {
+                done = 0;
             }
         }
         assert!(missing == 0, "every item has an outcome");
