@@ -231,13 +231,16 @@ impl Edge {
         };
         call.has_method = true;
         origin::check_write(&call.page, head.method)?;
+        let max = body_max(call, operation, config);
         if let Some(right) = operation.right {
             if let Some(principal) = self.authenticate(call)? {
                 call.principal = Arc::new(principal);
             }
             let security = &self.shared.security;
+            // A body over its limit is refused below, and not read.
+            let body_bytes = length.filter(|length| *length <= max as u64);
             security
-                .admit(&call.principal, 1, length.unwrap_or(0))
+                .admit(&call.principal, 1, body_bytes.unwrap_or(0))
                 .map_err(over_rate)?;
             let topic = &call.matched.topic;
             let is_status = matches!(call.matched.resource, Resource::Status | Resource::Metrics);
@@ -263,7 +266,6 @@ impl Edge {
             Resource::Stream => Query::read_known(head.query(), operation.query)?,
             _ => Query::read(head.query(), operation.query)?,
         };
-        let max = body_max(call, operation, config);
         if length.is_some_and(|length| length > max as u64) {
             let budget = &self.shared.admission.bodies;
             return Err(too_large(max, &Reservation::new(budget)));

@@ -28,6 +28,11 @@ fn ask(world: &World, line: &str, fields: &[&str], body: &str) -> String {
 }
 
 fn ask_bytes(world: &World, line: &str, fields: &[&str], body: &[u8]) -> String {
+    ask_declared(world, line, fields, body, body.len() as u64)
+}
+
+/// As `ask_bytes`, with a declared length of the body.
+fn ask_declared(world: &World, line: &str, fields: &[&str], body: &[u8], length: u64) -> String {
     let address = world.http.unwrap();
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -39,7 +44,6 @@ fn ask_bytes(world: &World, line: &str, fields: &[&str], body: &[u8]) -> String 
     let fields: Vec<String> = fields.iter().map(|field| format!("{field}\r\n")).collect();
     let fields = fields.concat();
     let host = format!("Host: localhost:{}", address.port());
-    let length = body.len();
     let request = format!(
         "{line} HTTP/1.1\r\n{host}\r\nContent-Length: {length}\r\nConnection: close\r\n{fields}\r\n"
     );
@@ -139,6 +143,21 @@ fn requests_over_the_rate_get_429_with_a_time_to_retry() {
     let second = ask(&world, PUT, &[JSON, &own], "{}");
     assert!(second.starts_with("http/1.1 429 "), "{second}");
     assert!(second.contains("\r\nretry-after: "), "{second}");
+}
+
+/// The server does not read such a body. One request could lock out all clients of an address.
+#[test]
+fn a_body_over_the_limit_is_not_charged_to_the_rate_of_bytes() {
+    let (world, token) = world(&["all **"]);
+    world.create("t");
+    let own = bearer(&token);
+    let huge = 9_000_000_000_000_000_000;
+    let refused = ask_declared(&world, PUT, &[JSON, &own], b"", huge);
+    assert!(refused.starts_with("http/1.1 413 "), "{refused}");
+    let unknown = ask_declared(&world, PUT, &[JSON], b"", huge);
+    assert!(unknown.starts_with("http/1.1 401 "), "{unknown}");
+    let next = ask(&world, PUT, &[JSON, &own], "{}");
+    assert!(next.starts_with("http/1.1 201 "), "{next}");
 }
 
 #[test]
