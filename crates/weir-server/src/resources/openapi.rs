@@ -33,7 +33,10 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
             text(),
             "Start position: start, end, an offset, -N for the last N records, a time ago such as 10m, or a time.",
         ),
-        "order" => (word(&["asc", "desc"]), "Oldest or newest first."),
+        "order" => (
+            word(&["asc", "desc"]),
+            "Oldest or newest first. With desc, after selects the records before this offset.",
+        ),
         "limit" => (number(1, entries), "Entries of a page."),
         "max-bytes" => (
             number(1, 16 << 20),

@@ -52,3 +52,22 @@ fn a_filter_without_a_match_ends_with_a_link_to_the_next_page() {
         assert!(pages > 1, "{order}");
     }
 }
+
+/// The search would examine each window of offsets below `after`.
+#[test]
+fn a_page_newest_first_begins_at_the_last_record_if_after_is_above_it() {
+    let world = world();
+    for value in [b"1", b"2"] {
+        let put = world.ask("PUT /v1/topics/t/keys/k", "", value);
+        assert!(put.status < 300, "{put:?}");
+    }
+    for (after, newest) in [(3, 2), (1_000_000_000_000_u64, 3)] {
+        let line = format!("GET /v1/topics/t/events?order=desc&after={after}");
+        let page = world.ask(&line, "", b"");
+        assert_eq!(page.status, 200, "{page:?}");
+        let json = page.json();
+        let records = json.as_array().unwrap().iter();
+        let offsets = records.map(|record| record["offset"].as_u64());
+        assert!(offsets.eq((1..=newest).rev().map(Some)), "{json}");
+    }
+}

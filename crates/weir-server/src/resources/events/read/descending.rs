@@ -74,7 +74,8 @@ pub(super) async fn descending(
         reading::read(&edge.shared, reservation, move |reservation| {
             // Drops the result of an attempt that lacked memory.
             let mut writer = writer.emptied();
-            let mut end = before.unwrap_or(last + 1);
+            // There is nothing to read after the last record.
+            let mut end = before.map_or(last + 1, |before| before.min(last + 1));
             // Small at first, because the size of the records is unknown.
             let mut window = 4;
             let (mut scanned_bytes, mut is_full) = (0, false);
