@@ -367,6 +367,14 @@ fn query(
     (text, plan): (&QueryText, &Plan),
     budgets: Budgets,
 ) -> anyhow::Result<Option<Checkpoint>> {
+    if args.explain {
+        let Some(out) = print::open_plan(&caller.style)? else {
+            return Ok(None);
+        };
+        let query = start(caller, args, (text, budgets), checkpoint_before(args)?)?;
+        print::explain(out, &query.explain())?;
+        return Ok(None);
+    }
     let printer = Printer::open(
         &caller.style,
         &plan.columns(),
@@ -376,36 +384,52 @@ fn query(
     let Some(mut printer) = printer else {
         return Ok(None);
     };
-    let before = match &args.checkpoint {
-        Some(path) => checkpoint::read(path)?,
-        None => None,
-    };
+    let before = checkpoint_before(args)?;
     let is_resumed = before.is_some();
-    let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
-    if paths.is_empty() && args.topics.is_empty() {
-        return Err(usage("name a file, or a topic with --topic"));
-    }
-    let last;
-    if args.topics.is_empty() {
-        let mut files = Files::new(args, &paths, text, budgets, before.as_ref())?;
-        for text in files.notes() {
-            note(caller.quiet, &text);
-        }
-        last = drive(caller, args, &mut files, &mut printer, is_resumed)?;
-    } else if let Some(at) = directory(caller, args)? {
-        last = follow_directory(caller, args, (text, budgets), &at, &mut printer)?;
+    let last = if let Some(at) = directory(caller, args)? {
+        follow_directory(caller, args, (text, budgets), &at, &mut printer)?
     } else {
-        let token = before.map(|before| before.token);
-        let mut topics = Topics::new(caller, args, text.clone(), budgets, token)?;
-        last = drive(caller, args, &mut topics, &mut printer, is_resumed)?;
-    }
+        let mut query = start(caller, args, (text, budgets), before)?;
+        drive(caller, args, &mut *query, &mut printer, is_resumed)?
+    };
     printer.finish()?;
     Ok(last)
 }
 
+/// The checkpoint of the earlier run; `None` if there is none.
+fn checkpoint_before(args: &QueryArgs) -> anyhow::Result<Option<Checkpoint>> {
+    match &args.checkpoint {
+        Some(path) => checkpoint::read(path),
+        None => Ok(None),
+    }
+}
+
+/// Starts the query over files or topics, or resumes it at a checkpoint.
+fn start<'a>(
+    caller: &Caller,
+    args: &'a QueryArgs,
+    (text, budgets): (&QueryText, Budgets),
+    before: Option<Checkpoint>,
+) -> anyhow::Result<Box<dyn Run + 'a>> {
+    if !args.topics.is_empty() {
+        let token = before.map(|before| before.token);
+        let topics = Topics::new(caller, args, text.clone(), budgets, token)?;
+        return Ok(Box::new(topics));
+    }
+    let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
+    if paths.is_empty() {
+        return Err(usage("name a file, or a topic with --topic"));
+    }
+    let files = Files::new(args, &paths, text, budgets, before.as_ref())?;
+    for text in files.notes() {
+        note(caller.quiet, &text);
+    }
+    Ok(Box::new(files))
+}
+
 /// The directory whose topics are followed. `None` without `--follow`, or for a server.
 fn directory(caller: &Caller, args: &QueryArgs) -> anyhow::Result<Option<PathBuf>> {
-    if !args.follow || args.explain {
+    if !args.follow {
         return Ok(None);
     }
     Ok(match place::location(caller)? {
@@ -503,10 +527,6 @@ fn drive(
     printer: &mut Printer,
     is_resumed: bool,
 ) -> anyhow::Result<Option<Checkpoint>> {
-    if args.explain {
-        print::explain(&caller.style, &query.explain())?;
-        return Ok(None);
-    }
     if args.checkpoint.is_some()
         && let Some(why) = query.explain().no_token
     {

@@ -335,11 +335,13 @@ impl BareFormat {
     }
 }
 
+/// Starts the output of a plan. `None` after it has printed the output of `-o help`.
+pub(super) fn open_plan(style: &Style) -> anyhow::Result<Option<Output>> {
+    style.open(Shape::One, EXPLAIN)
+}
+
 /// Prints a plan.
-pub(super) fn explain(style: &Style, plan: &Explain) -> anyhow::Result<()> {
-    let Some(mut out) = style.open(Shape::One, EXPLAIN)? else {
-        return Ok(());
-    };
+pub(super) fn explain(mut out: Output, plan: &Explain) -> anyhow::Result<()> {
     let list = |items: &[String]| Cell::Text(Cow::Owned(items.join("; ")));
     out.row(&[
         Cell::Text(Cow::Borrowed(plan.mode.name())),

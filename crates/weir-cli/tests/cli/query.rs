@@ -1335,6 +1335,24 @@ fn results_that_a_consumer_did_not_read_are_returned_again() {
         .code(65);
 }
 
+#[test]
+fn an_explained_query_prints_only_its_plan() {
+    let place = files();
+    let explain = |words: &[&str]| {
+        let words = [&["query", "a.ndjson", "--explain"][..], words].concat();
+        place.words(&words).ok()
+    };
+    assert_eq!(explain(&["-o", "json"]).json()["mode"], "sequential");
+    let table = explain(&["-o", "table"]).text();
+    assert!(!table.contains("SOURCE"), "{table}");
+    // The columns are those of the plan.
+    assert_eq!(
+        explain(&["-o", "csv", "--columns", "mode"]).text(),
+        "mode\r\nsequential\r\n"
+    );
+    assert!(explain(&["-o", "help"]).text().contains("resumable"));
+}
+
 /// Without a result, nothing is written to the consumer.
 #[test]
 fn a_query_that_waits_for_records_ends_with_its_consumer() {
