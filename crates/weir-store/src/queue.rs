@@ -915,9 +915,9 @@ impl Queue {
         self.space.notify_all();
     }
 
-    /// Whether calls are rejected.
+    /// Whether calls of callers are rejected: the store is poisoned, closed, or being closed.
     pub(crate) fn is_shut(&self) -> bool {
-        self.inner.lock().shut.is_some()
+        self.inner.lock().refuses(Notify::Now).is_some()
     }
 
     /// Rejects calls from now on, with the reason `why`. [`ShutReason::Closed`] replaces an earlier

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use weir_core::{ConsequenceOffset, Effect, ErrorCode};
+use weir_core::group::GroupSetup;
+use weir_core::{ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep};
 use weir_store::disk::{FileDisk, SimDisk, SimFailure, SimOp};
 use weir_store::error::{IoVerb, Retry};
 use weir_store::{Durability, OpenOptions, Store, StoreError};
@@ -711,6 +712,36 @@ fn a_store_without_descriptors_closes() {
     let value = vec![7; 40 << 10];
     let proposal = store.propose(&[put("t", b"k", &value)]).unwrap();
     store.shut_down().unwrap();
+    let refused = proposal.wait().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::TooFewDescriptors, "{refused}");
+}
+
+#[test]
+fn a_store_without_descriptors_closes_although_a_cursor_is_deferred() {
+    let gate = Gate::new(SimDisk::new());
+    let later = OpenOptions {
+        cursor_flush: Duration::from_hours(1),
+        ..options()
+    };
+    let store = Arc::new(Store::open_disk(gate.disk(), &later).unwrap());
+    create(&store, "t");
+    let setup = GroupSetup::new(GroupMode::Exclusive);
+    let opened = store.group_step("t", "g", GroupStep::Open(setup)).unwrap();
+    assert_eq!(opened.effect, Effect::Valid);
+    store
+        .move_cursor("t", "g", 0, ConsequenceOffset(1))
+        .unwrap();
+    gate.rule(Op::Create, "log/", Rule::Fail(EMFILE));
+    let value = vec![7; 40 << 10];
+    let proposal = store.propose(&[put("t", b"k", &value)]).unwrap();
+    let (sender, closed) = mpsc::channel();
+    let closing = Arc::clone(&store);
+    let thread = std::thread::spawn(move || sender.send(closing.shut_down()));
+    let ended = closed.recv_timeout(PATIENCE);
+    // A close that waits for a descriptor must not hang the test.
+    gate.release();
+    thread.join().unwrap().unwrap();
+    ended.unwrap().unwrap();
     let refused = proposal.wait().unwrap_err();
     assert_eq!(refused.code(), ErrorCode::TooFewDescriptors, "{refused}");
 }
