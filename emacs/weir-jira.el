@@ -1062,7 +1062,9 @@ marked issues of the list."
 
 (defun weir-jira--marked-keys ()
   "Return the keys of the marked issues of the list, the first marked one first.
-An issue that the list no longer has, such as after another query, is omitted."
+An issue that the list no longer has, such as after another query, is omitted.
+If the list has none of them, signal an error for the user; the command would
+otherwise apply to issues without a mark."
   (when (and weir-jira--marks (derived-mode-p 'weir-jira-list-mode))
     (let* ((handle (weir-jira--site-handle (weir-jira--current-site)))
            ;; After an interruption, the buffer has no set.
@@ -1070,7 +1072,12 @@ An issue that the list no longer has, such as after another query, is omitted."
            (listed (make-hash-table :test #'equal)))
       (dolist (key (weir--jira-keys handle set 0 (weir--jira-size set)))
         (puthash key t listed))
-      (cl-remove-if-not (lambda (key) (gethash key listed)) (reverse weir-jira--marks)))))
+      (or (cl-remove-if-not (lambda (key) (gethash key listed))
+                            (reverse weir-jira--marks))
+          (user-error "The list no longer has the %s; %s"
+                      (weir-jira--count (length weir-jira--marks) "marked issue")
+                      (substitute-command-keys
+                       "\\[weir-jira-unmark-all] removes all marks"))))))
 
 (defun weir-jira--chosen ()
   "Return the keys of the marked issues of the list, the first marked one first.
