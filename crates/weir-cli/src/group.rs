@@ -578,15 +578,14 @@ pub(crate) enum Until {
 }
 
 /// `weir tail --group`: prints the records that the group has not acknowledged, and acknowledges
-/// them.
-/// Returns the number of records.
+/// them, at most `left` records. Subtracts their number from `left`, also if it fails later.
 pub(crate) fn tail(
     weir: &Weir,
     (topic, group): (&str, &str),
-    limit: u64,
+    left: &mut u64,
     until: Until,
     out: &mut Output,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<()> {
     let follow = until == Until::Never;
     let failed = || format!("cannot read {topic} as group {group}");
     let handle = weir.topic(topic).failed(failed)?;
@@ -606,15 +605,14 @@ pub(crate) fn tail(
     }
     if is_at_end && until == Until::EndIfAny {
         // A join is written to the log, and would wake all followers.
-        return Ok(0);
+        return Ok(());
     }
     let mut handle = handle
         .group(group, GroupMode::Exclusive)
         .failed(failed)?
         .member(MEMBER);
-    let mut left = limit;
-    while left > 0 {
-        let max = usize::try_from(left)
+    while *left > 0 {
+        let max = usize::try_from(*left)
             .unwrap_or(TAIL_RECORDS)
             .min(TAIL_RECORDS);
         let wait = if follow { FOLLOW_WAIT } else { Duration::ZERO };
@@ -637,10 +635,9 @@ pub(crate) fn tail(
             let failure = Failure::new(ErrorCode::NotOwner, failed());
             return Err(failure.because("another member took over the group").into());
         }
-        left -= works.len() as u64;
+        *left -= works.len() as u64;
     }
     handle.leave().failed(failed)?;
     // The acknowledged records must be printed before the caller relies on them.
-    std::io::stdout().flush().failed(failed)?;
-    Ok(limit - left)
+    std::io::stdout().flush().failed(failed)
 }

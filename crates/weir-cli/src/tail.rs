@@ -190,7 +190,8 @@ fn as_group(
     }
     let weir = place::open(caller, Access::Change)?;
     let until = if follow { Until::Never } else { Until::End };
-    group::tail(&weir, names, limit, until, out)?;
+    let mut left = limit;
+    group::tail(&weir, names, &mut left, until, out)?;
     weir.close().failed(|| cannot_read(names))
 }
 
@@ -217,11 +218,10 @@ fn directory_as_group(
             } else {
                 Until::EndIfAny
             };
-            match group::tail(&weir, names, left, until, out) {
-                Ok(printed) => left -= printed,
+            match group::tail(&weir, names, &mut left, until, out) {
                 // Records that were printed and acknowledged are not printed again.
                 Err(error) if served && temporary(&error).is_some() => continue,
-                Err(error) => return Err(error),
+                ended => ended?,
             }
             let line = watch.read(&weir);
             weir.close().failed(|| cannot_read(names))?;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -165,6 +166,38 @@ fn a_group_of_a_directory_is_followed_while_other_processes_write() {
     assert_eq!(list["lag"], 0);
     place.run("put orders o4 --lock-wait 30s").ok();
     assert_eq!(line(), "o4");
+    assert!(child.wait().unwrap().success());
+}
+
+/// Records that were printed before the server was lost count too.
+#[test]
+fn the_limit_of_a_group_holds_across_the_loss_of_its_server() {
+    let place = Place::new();
+    let mut server = Served::new(&place, "127.0.0.1:0", &[]);
+    let put = |value: &str| {
+        place
+            .run(&format!("put jobs {value} --at data --lock-wait 30s"))
+            .ok();
+    };
+    put("a");
+    let mut command = place.weir();
+    command.args("tail jobs --group mail -o raw -f -n 2 --at data".split(' '));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut line = || lines.next().map(Result::unwrap);
+    assert_eq!(line().as_deref(), Some("a"));
+    let lag = || {
+        let shown = place.run("group show jobs mail -o json --at data").ok();
+        shown.json()["lag"].as_u64()
+    };
+    while lag() != Some(0) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.kill();
+    put("b");
+    put("c");
+    assert_eq!(line().as_deref(), Some("b"));
+    assert_eq!(line(), None);
     assert!(child.wait().unwrap().success());
 }
 
