@@ -1686,18 +1686,27 @@ The current state includes the changes of the outbox.  Comments are omitted."
           (lambda (status new)
             (if (eq status 'failed)
                 (message "Jira: %s" (weir--error-text new))
-              (weir-jira--show-diff key old new)))))))))
+              (weir-jira--show-diff site key offset old new)))))))))
 
-(defun weir-jira--show-diff (key old new)
-  "Show how the text NEW of the issue KEY differs from the text OLD."
+(defun weir-jira--show-diff (site key offset old new)
+  "Show how the text NEW of the issue KEY of SITE differs from the text OLD.
+OLD is the version at OFFSET, which a revert compares again."
   (cl-flet ((buffer (name text)
               (with-current-buffer (get-buffer-create (format " *jira %s %s*" name key))
                 (erase-buffer)
                 (insert text)
                 (current-buffer))))
     (let ((before (buffer "before" old))
-          (now (buffer "now" new)))
-      (pop-to-buffer (diff-no-select before now nil t (get-buffer-create "*jira diff*")))
+          (now (buffer "now" new))
+          (shown (get-buffer-create "*jira diff*")))
+      (diff-no-select before now nil t shown)
+      (with-current-buffer shown
+        (setq weir-jira--site site)
+        ;; The function of `diff-no-select' would need both buffers.
+        (setq-local revert-buffer-function
+                    (lambda (&rest _)
+                      (weir-jira--diff-with (weir-jira--current-site) key offset))))
+      (pop-to-buffer shown)
       (kill-buffer before)
       (kill-buffer now))))
 

@@ -629,6 +629,10 @@ Emacs 28 blocks for seconds at a line of megabytes.")
                         (weir--one-line key) (weir--short-line value))
                 'weir-record record)))
 
+(defun weir--keep-record (&rest _)
+  "Report why a revert keeps the shown record."
+  (message "Weir: a record never changes, so this is its current state"))
+
 (defun weir-show-record ()
   "Show the record at point; format its value if it is JSON."
   (interactive)
@@ -637,6 +641,7 @@ Emacs 28 blocks for seconds at a line of megabytes.")
     (pcase-let ((`[,offset ,time ,kind ,key ,value] record))
       (with-help-window "*weir record*"
         (with-current-buffer standard-output
+          (setq-local revert-buffer-function #'weir--keep-record)
           (insert (format "Offset  %d\nTime    %s\nKind    %s\nKey     %s\n\n" offset
                           (format-time-string "%F %T" (/ time 1000)) kind key))
           (let ((start (point)))

@@ -802,23 +802,34 @@ Check that the rows are those of a list that is filled anew."
 
 (ert-deftest weir-jira-tests-a-version-is-compared ()
   (weir-jira-tests-with url '("--issues" "5")
-    (let ((site (weir-jira-tests-pulled url)))
-      (weir-jira-tests-post url "/_sim/edit"
-                            '((issue . "AA-1") (fields . ((summary . "Another summary")))))
-      (should-not (weir-jira-tests-sync site))
+    (let* ((site (weir-jira-tests-pulled url))
+           (change (lambda (summary)
+                     (weir-jira-tests-post
+                      url "/_sim/edit" `((issue . "AA-1") (fields . ((summary . ,summary)))))
+                     (should-not (weir-jira-tests-sync site))))
+           (shows (lambda (pattern)
+                    (when-let ((buffer (get-buffer "*jira diff*")))
+                      (with-current-buffer buffer
+                        (string-match-p pattern (buffer-string)))))))
+      (funcall change "Another summary")
       (with-current-buffer (weir-jira--show site "AA-1")
         (cl-letf (((symbol-function 'completing-read)
                    (lambda (_ collection &rest _)
                      ;; The oldest version is the last one.
                      (car (last (all-completions "" collection))))))
           (weir-jira-diff)
-          (weir-tests-until
-           (lambda ()
-             (when-let ((buffer (get-buffer "*jira diff*")))
-               (with-current-buffer buffer
-                 (save-excursion
-                   (goto-char (point-min))
-                   (re-search-forward "^\\+Summary +Another summary" nil t)))))))))))
+          (weir-tests-until (lambda () (funcall shows "^\\+Summary +Another summary")))))
+      ;; A revert compares the current state with the same version.
+      (funcall change "The newest summary")
+      (should-not (funcall shows "The newest summary"))
+      (with-current-buffer "*jira diff*"
+        (revert-buffer))
+      (weir-tests-until (lambda () (funcall shows "^\\+Summary +The newest summary")))
+      (should (funcall shows "^-Summary "))
+      (should-not (funcall shows "Another summary"))
+      (weir-jira-close)
+      (with-current-buffer "*jira diff*"
+        (should-error (revert-buffer) :type 'user-error)))))
 
 (ert-deftest weir-jira-tests-the-doctor-describes-sites ()
   (let* ((token "s3cret-of-the-test")

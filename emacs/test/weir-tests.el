@@ -771,7 +771,16 @@
         (goto-char (point-min))
         (search-forward "last")
         (weir-show-record))
-      (should (string-match-p "\"even\": true" (with-current-buffer "*weir record*" (buffer-string))))
+      (with-current-buffer "*weir record*"
+        (let ((text (buffer-string))
+              (said nil))
+          (should (string-match-p "\"even\": true" text))
+          ;; The command g reports why the record stays as it is.
+          (cl-letf (((symbol-function 'message)
+                     (lambda (&rest arguments) (setq said (apply #'format arguments)))))
+            (revert-buffer))
+          (should (string-match-p "a record never changes" said))
+          (should (equal (buffer-string) text))))
       (kill-buffer "*weir record*")
       (kill-buffer buffer))))
 
