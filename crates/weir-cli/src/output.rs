@@ -525,7 +525,7 @@ fn pair<'a, 'c>(
 /// A member of a JSON object.
 fn member(name: &str, cell: &Cell<'_>) -> String {
     match cell {
-        Cell::Nothing => format!("\"{name}\":null"),
+        Cell::Nothing => format!("{}:null", bytes::json_string(name)),
         Cell::Text(text) => format!("\"{name}\":{}", bytes::json_string(text)),
         Cell::Count(n) | Cell::Size(n) => format!("\"{name}\":{n}"),
         Cell::Time(ms) => format!("\"{name}\":\"{}\"", time(*ms)),
@@ -654,6 +654,14 @@ mod tests {
         out.held.clear();
         let written = std::mem::replace(&mut out.out, BufWriter::new(io::stdout()));
         drop(written.into_parts());
+    }
+
+    /// The columns of a query have names of the user.
+    #[test]
+    fn a_name_is_escaped_with_a_value_and_without() {
+        let json = Cell::Json(Cow::Borrowed(&b"1"[..]));
+        assert_eq!(member("a\"b", &json), "\"a\\\"b\":1");
+        assert_eq!(member("a\"b", &Cell::Nothing), "\"a\\\"b\":null");
     }
 
     #[test]
