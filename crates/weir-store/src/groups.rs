@@ -316,7 +316,8 @@ impl Store {
     /// record is returned, `due_ms` and `frontier` specify when a new claim can succeed.
     ///
     /// # Errors
-    /// `TopicUnknown`, `GroupUnknown`. A verdict other than VALID is a part of the result.
+    /// `TopicUnknown`, `GroupUnknown`, and the errors of a write. A verdict other than VALID is a
+    /// part of the result. An error of the write of dead letters is returned only if no record is.
     pub fn claim(
         &self,
         topic: &str,
@@ -329,7 +330,14 @@ impl Store {
             let reason = claimed.commit.as_ref().and_then(|commit| commit.reason);
             if reason != Some(ErrorCode::Conflict) {
                 drop(claim_guard);
-                self.write_dead_letters(topic, group)?;
+                if let Err(error) = self.write_dead_letters(topic, group) {
+                    if claimed.deliveries.is_empty() {
+                        return Err(error);
+                    }
+                    // With an error, the member would not get the records of which it has leases.
+                    // The next claim writes the letters.
+                    tracing::debug!(%error, topic, group, "dead letters were not written");
+                }
                 return Ok(claimed);
             }
         }

@@ -14,7 +14,7 @@ use weir_core::{
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::{ClaimRequest, Claimed, OpenOptions, Store, StoreError};
 
-use crate::disks::{Gate, Op};
+use crate::disks::{ENOSPC, Gate, Op, Rule};
 use crate::world::{create, create_with, execute, latest, open, options, put, put_many, records};
 
 /// An offset and a key.
@@ -433,6 +433,39 @@ fn a_dead_letter_over_a_limit_of_the_store_does_not_fail_claims() {
     assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 1);
     store.close().unwrap();
     let store = open(Arc::new(disk));
+    assert_eq!(store.write_dead_letters("t", "g").unwrap(), 1);
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_written_keeps_no_claimed_record_from_its_member() {
+    let gate = Gate::new(SimDisk::new());
+    let large = OpenOptions {
+        log_segment_bytes: 1 << 20,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &large).unwrap();
+    create(&store, "t");
+    let (bad, good) = (vec![7_u8; 700 << 10], vec![7_u8; 10]);
+    put_many(&store, "t", [("bad", bad), ("good", good)]);
+    open_group(&store, "t", GroupMode::Shared, |setup| {
+        setup.attempts_max = 1;
+        setup.dead_letters = "dead";
+    });
+    let claimed = claim(&store, "t", "anna", 1);
+    nack(&store, "t", &claimed, "no");
+    // The letter needs a new segment of the log. A claim does not.
+    gate.rule(Op::Create, "log/", Rule::Fail(ENOSPC));
+    assert_eq!(offsets(&claim(&store, "t", "anna", 1)), [3]);
+    assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 1);
+    // No record is left, so the claim returns the error.
+    let request = ClaimRequest {
+        member: b"anna",
+        max: 1,
+        lease_ms: 0,
+        bytes_max: usize::MAX,
+    };
+    assert!(store.claim("t", "g", &request).is_err());
+    gate.release();
     assert_eq!(store.write_dead_letters("t", "g").unwrap(), 1);
 }
 
