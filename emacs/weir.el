@@ -437,17 +437,52 @@ as `weir-read' returns it.  Return a number for `weir-stop'."
                            (mapcar #'number-to-string (cl-subseq topic 1)))))
           (weir-topics weir--store)))
 
+(defconst weir--url-regexp "\\`\\(weirs?:\\|unix:\\)"
+  "Matches the URL of a server.")
+
+(defvar weir--store-history nil
+  "Answers to the question for a store, the newest first.")
+
+(defun weir--complete-store (text predicate action)
+  "Complete TEXT, the directory or the URL of a store.
+The candidates are directories, and the answers in `weir--store-history'.
+PREDICATE and ACTION are those of a function as a completion table."
+  (let ((url (string-match-p weir--url-regexp text)))
+    (if (and (not url)
+             (or (file-name-directory text) (string-prefix-p "~" text)))
+        ;; The parts of a file name are completed one by one, so that an answer
+        ;; with several parts is no candidate.
+        (completion-file-name-table text #'file-directory-p action)
+      (complete-with-action
+       action
+       (delete-dups
+        (append weir--store-history
+                (unless url
+                  (completion-file-name-table text #'file-directory-p t))))
+       text predicate))))
+
+(defun weir--read-place ()
+  "Ask for the directory or the URL of a store; return the answer."
+  (minibuffer-with-setup-hook
+      (lambda ()
+        ;; The name of a directory can have spaces.
+        (use-local-map (make-composed-keymap
+                        minibuffer-local-filename-completion-map
+                        (current-local-map))))
+    (completing-read "Store (directory or URL): " #'weir--complete-store
+                     nil nil nil 'weir--store-history)))
+
 (defun weir--read-store ()
   "Return the store of the buffer, or ask for a directory or a URL and open it."
   (if weir--store
       weir--store
     ;; A missing module is reported before the question.
     (weir--ensure)
-    (let ((place (read-string "Store (directory or URL): ")))
+    (let ((place (weir--read-place)))
       (cond
        ;; The working directory would become a store.
        ((equal place "") (user-error "The directory or URL of the store is missing"))
-       ((string-match-p "\\`\\(weirs?:\\|unix:\\)" place) (weir-connect place))
+       ((string-match-p weir--url-regexp place) (weir-connect place))
        (t (weir--open-once place))))))
 
 (defun weir--read-topic (store prompt match)

@@ -177,6 +177,16 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
     (weir-session-command "weir-doctor")
     (weir-session-until "Open stores")))
 
+(ert-deftest weir-session-the-directory-of-a-store-is-completed ()
+  (weir-session-with home
+    (make-directory (expand-file-name "my orders" home))
+    (weir-session-command "weir-browse")
+    (weir-session-until "Store (directory or URL): ")
+    (weir-session-type (file-name-as-directory home) "my o\t")
+    (weir-session-until "/my orders/")
+    (weir-session-type 'RET)
+    (weir-session-until "Topic +First +Last")))
+
 (ert-deftest weir-session-jira ()
   (let ((simulator (weir-jira-tests-simulator "--issues" "40")))
     (unwind-protect
