@@ -11,6 +11,7 @@ use weir::{Outcomes, Proposal};
 use crate::error::Failure;
 use crate::exclusive::Exclusive;
 use crate::notify::Calls;
+use crate::store_handle::check_process;
 use crate::verdict::Verdict;
 use crate::wait;
 
@@ -24,6 +25,9 @@ pub(crate) struct Pending {
     /// The store, topic or session that sent the intentions. It stays open until this object is
     /// dropped.
     _sender: Option<Py<PyAny>>,
+    /// The process that sent the intentions. In a process that was forked from it, no thread would
+    /// ever deliver the verdicts.
+    process: u32,
 }
 
 /// The state of the verdicts.
@@ -42,6 +46,7 @@ impl Pending {
             state: Exclusive::new(State::Pending(proposal)),
             calls: Arc::default(),
             _sender: None,
+            process: std::process::id(),
         }
     }
 
@@ -59,6 +64,7 @@ impl Pending {
         py: Python<'_>,
         timeout: Option<f64>,
     ) -> PyResult<Option<Vec<Verdict>>> {
+        check_process(self.process)?;
         let end = wait::until(timeout)?;
         wait::wait_in_slices(py, end, |slice| {
             let mut state = self.state.lock()?;
@@ -114,6 +120,7 @@ impl Pending {
     /// A server reports this only to a client that connected with `received=True`.
     #[pyo3(signature = (timeout=None))]
     fn wait_received(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        check_process(self.process)?;
         let end = wait::until(timeout)?;
         let received = wait::wait_in_slices(py, end, |slice| {
             let remaining = slice.saturating_duration_since(std::time::Instant::now());
@@ -128,6 +135,7 @@ impl Pending {
     /// Calls `call(argument)` once, from another thread, when `wait_received` would not block, or
     /// earlier.
     fn notify_received(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
+        check_process(self.process)?;
         let state = self.state.lock()?;
         let waker = self.calls.add(call, argument);
         if let State::Pending(proposal) = &*state
@@ -144,6 +152,7 @@ impl Pending {
     /// Whether `wait` would return at once.
     #[getter]
     fn done(&self) -> PyResult<bool> {
+        check_process(self.process)?;
         Ok(match &*self.state.lock()? {
             State::Pending(proposal) => proposal.is_done(),
             _ => true,
@@ -153,6 +162,7 @@ impl Pending {
     /// Calls `call(argument)` once, from another thread, when `wait` would not block, or earlier:
     /// check `done`.
     fn notify(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
+        check_process(self.process)?;
         let mut state = self.state.lock()?;
         let waker = self.calls.add(call, argument);
         if let State::Pending(proposal) = &mut *state {

@@ -75,12 +75,20 @@ impl<T: Send> StoreHandle<T> {
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.is_inherited() {
-            let text = "the store belongs to the parent process; open or connect in this process";
-            return Err(Failure::new(ErrorCode::Closed, text));
-        }
-        Ok(())
+        check_process(self.process)
     }
+}
+
+/// Fails in a process that was forked from `process`, which created an object of a store.
+///
+/// # Errors
+/// `CLOSED` in any process other than `process`.
+pub(crate) fn check_process(process: u32) -> Result<()> {
+    if process == std::process::id() {
+        return Ok(());
+    }
+    let text = "the store belongs to the parent process; open or connect in this process";
+    Err(Failure::new(ErrorCode::Closed, text))
 }
 
 impl<T: Send> Drop for StoreHandle<T> {

@@ -339,6 +339,7 @@ reader, latest, group = topic.follow_pages(start=True), topic.latest(), topic.gr
 session = store.session(bytes(range(16)))
 query = store.query("t")
 keys = topic.keys()
+pending = store.topic("none").send([weir.Put("k", "v")])
 puts = [("t", weir.Put("k", "child"))]
 uses = [
     lambda: store.topics(),
@@ -352,6 +353,11 @@ uses = [
     lambda: session.execute(puts),
     lambda: query.next(),
     lambda: next(keys),
+    lambda: pending.wait(1),
+    lambda: pending.wait_received(1),
+    lambda: pending.done,
+    lambda: pending.notify(print, None),
+    lambda: pending.notify_received(print, None),
 ]
 
 def rejected():
@@ -371,10 +377,11 @@ if child == 0:
         status = rejected()
         uses.clear()
         store.close()
-        del store, topic, reader, latest, group, session, query, keys
+        del store, topic, reader, latest, group, session, query, keys, pending
     finally:
         os._exit(status)
 assert os.waitpid(child, 0)[1] == 0
+assert pending.wait()[0].reason == "NO_TOPIC"
 assert [record.kind for record in topic.records()] == ["CREATE"]
 assert topic.put("k", "v").offset == 2
 # The child did not clear the text about the owner of the directory.
