@@ -196,7 +196,7 @@ func (s *Store) WithConsistency(consistency Consistency) (*Store, error) {
 	}
 	own, err := nativeWithConsistency(handle, consistency)
 	if err != nil {
-		return nil, err
+		return nil, s.closedError(err)
 	}
 	store := newStore(own, s.remote)
 	store.parent = s
@@ -249,4 +249,15 @@ func (s *Store) opened() (storeHandle, error) {
 		return *handle, nil
 	}
 	return nil, failure(ErrClosed, ErrClosed.Sentence())
+}
+
+// closedError returns the error of a closed store if Close has released the handle of a
+// call since the call began, and otherwise the error of the call.
+func (s *Store) closedError(err error) error {
+	if codeOf(err) == ErrBadHandle {
+		if _, closed := s.opened(); closed != nil {
+			return closed
+		}
+	}
+	return err
 }

@@ -75,3 +75,36 @@ func TestAQueryIsCancelledWhileItIsClosed(t *testing.T) {
 		}
 	}
 }
+
+// closing is a context that closes a store when a call of the store reads its channel.
+type closing struct {
+	context.Context
+	store *weir.Store
+}
+
+func (c closing) Done() <-chan struct{} {
+	_ = c.store.Close()
+	return c.Context.Done()
+}
+
+func TestACallOfAStoreThatIsClosedMeanwhileIsErrClosed(t *testing.T) {
+	cancellable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for name, call := range map[string]func(context.Context, *weir.Store) error{
+		"Put": func(ctx context.Context, store *weir.Store) error {
+			_, err := store.Topic("t").Put(ctx, nil, []byte("v"))
+			return err
+		},
+		"Session": func(ctx context.Context, store *weir.Store) error {
+			_, err := store.Session(ctx, [16]byte{1})
+			return err
+		},
+	} {
+		for _, base := range []context.Context{context.Background(), cancellable} {
+			store := openLocal(t)
+			if err := call(closing{base, store}, store); !errors.Is(err, weir.ErrClosed) {
+				t.Error(name, err)
+			}
+		}
+	}
+}

@@ -27,7 +27,7 @@ func (s *Store) within(ctx context.Context, limited bool) (storeHandle, func() b
 	}
 	callHandle, err := nativeWithin(handle, left)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, s.closedError(err)
 	}
 	stop := context.AfterFunc(ctx, func() { nativeCancel(callHandle) })
 	return callHandle, func() bool {
@@ -47,7 +47,7 @@ func write[T any](ctx context.Context, s *Store, work func(storeHandle) (T, erro
 	}
 	value, err := work(handle)
 	done()
-	return value, withContextError(ctx, err)
+	return value, withContextError(ctx, s.closedError(err))
 }
 
 // read is write for reads. A local store responds at once, so its calls ignore the
@@ -73,7 +73,7 @@ func open[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error
 		free(value)
 		return none, ended(ctx)
 	}
-	return value, withContextError(ctx, err)
+	return value, withContextError(ctx, s.closedError(err))
 }
 
 // untilContextEnds runs work until the context ends. The function cancel ends the running
