@@ -29,7 +29,6 @@ use weir_core::{Compaction, ConsequenceOffset, Record, RecordKind, TopicId, Topi
 
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::snapshot;
 use crate::store::Store;
 use crate::topic::block::{BLOCK_FITS, BlockBuilder, HEADER_BYTES, RawBlock};
 use crate::topic::files::{BlockRef, BlockStorage, Segment, TopicFiles, path};
@@ -97,27 +96,17 @@ impl Store {
             self.remove_new_segments(&input);
         }
         let (blocks, report) = written?;
-        self.run_on_commit_thread(move |committer| {
+        let replaced = segments_of(&input.blocks);
+        let retired = self.run_on_commit_thread(move |committer| {
             let topics = &mut committer.applier.lock().topics;
             if let Some(writer) = topics.writers.get_mut(id.index()) {
                 writer.replace(through, blocks);
+                topics.retired.extend(replaced);
             }
+            topics.retired.clone()
         })?;
-        let index = self.checkpoint_under(&permit)?;
-        // The older snapshot lists the old segments; the new snapshot is durable.
-        snapshot::remove_before(&*self.disk, index)?;
-        let mut removed = 0;
-        for block in &input.blocks {
-            if let BlockStorage::File(segment, _) = &block.storage
-                && segment.number != removed
-            {
-                removed = segment.number;
-                segment.cache.evict(&segment.path);
-                self.disk
-                    .remove(&segment.path)
-                    .map_err(StoreError::io(IoVerb::Remove, &segment.path))?;
-            }
-        }
+        let handle = self.maintenance_handle();
+        handle.remove_retired(&retired, &permit)?;
         Ok(report)
     }
 
@@ -153,7 +142,8 @@ impl Store {
                 return Ok(None);
             };
             let blocks = writer.close_segment();
-            let reserved = segments_of(&blocks) + 1;
+            let segments = segments_of(&blocks).len();
+            let reserved = to_u32(segments, "a topic has at most 2^32 segments") + 1;
             let first_segment = writer.reserve_segments(reserved);
             let end_segment = first_segment + reserved;
             let files = Arc::clone(&writer.files);
@@ -216,18 +206,19 @@ impl Store {
     }
 }
 
-fn segments_of(blocks: &[BlockRef]) -> u32 {
-    let mut count = 0;
-    let mut last = None;
+/// Returns the segments of blocks, in order.
+fn segments_of(blocks: &[BlockRef]) -> Vec<Arc<Segment>> {
+    let mut segments: Vec<Arc<Segment>> = Vec::new();
     for block in blocks {
         if let BlockStorage::File(segment, _) = &block.storage
-            && last != Some(segment.number)
+            && segments
+                .last()
+                .is_none_or(|last| last.number != segment.number)
         {
-            last = Some(segment.number);
-            count += 1;
+            segments.push(Arc::clone(segment));
         }
     }
-    count
+    segments
 }
 
 fn each_record(

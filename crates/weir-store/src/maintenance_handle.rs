@@ -1,5 +1,6 @@
 //! The part of the store that maintenance uses.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 
@@ -10,13 +11,14 @@ use crate::checkpoint;
 use crate::commit::{Committer, Task};
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::error::StoreError;
+use crate::error::{IoVerb, StoreError};
 use crate::log::LogIndex;
 use crate::permit::{Exclusive, ExclusivePermit};
 use crate::proposal::Proposal;
 use crate::queue::Notify;
 use crate::read_back::ReadBack;
-use crate::snapshot::Checkpoint;
+use crate::snapshot::{self, Checkpoint};
+use crate::topic::files::Segment;
 
 /// The parts of an open store that a maintenance thread needs.
 #[derive(Clone)]
@@ -86,6 +88,30 @@ impl MaintenanceHandle {
             tracing::warn!(%error, "the log was not purged");
         }
         Ok(index)
+    }
+
+    /// Writes a snapshot, and removes the files of all retired segments. After an error, the next
+    /// call removes the remaining files.
+    pub(crate) fn remove_retired(
+        &self,
+        retired: &[Arc<Segment>],
+        permit: &ExclusivePermit,
+    ) -> Result<(), StoreError> {
+        let index = self.checkpoint(permit)?;
+        // An older snapshot may list the segments; the new snapshot is durable.
+        snapshot::remove_before(&*self.disk, index)?;
+        for segment in retired {
+            segment.cache.evict(&segment.path);
+            match self.disk.remove(&segment.path) {
+                // An earlier call has removed the file, and then failed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(StoreError::io(IoVerb::Remove, &segment.path))?,
+            }
+        }
+        // Fails only if the store is closed.
+        let clear = |committer: &mut Committer| committer.applier.lock().topics.retired.clear();
+        drop(self.run_on_commit_thread(clear));
+        Ok(())
     }
 }
 

@@ -25,12 +25,11 @@ use weir_core::{
 };
 
 use crate::commit::Committer;
-use crate::error::{IoVerb, StoreError};
+use crate::error::StoreError;
 use crate::maintenance_handle::MaintenanceHandle;
 use crate::permit::ExclusivePermit;
 use crate::proposal::Proposal;
 use crate::queue::Notify;
-use crate::snapshot;
 use crate::topic::block::{BlockCursor, HEADER_BYTES};
 use crate::topic::files::{BlockRef, BlockStorage, Segment, TopicFiles};
 
@@ -161,18 +160,10 @@ fn remove(
     only: Option<TopicId>,
     permit: &ExclusivePermit,
 ) -> Result<RetainReport, StoreError> {
-    let (segments, report) =
-        handle.run_on_commit_thread(move |committer| remove_trimmed_segments(committer, only))?;
-    if segments.is_empty() {
-        return Ok(report);
-    }
-    let index = handle.checkpoint(permit)?;
-    let disk = &*handle.disk;
-    snapshot::remove_before(disk, index)?;
-    for segment in &segments {
-        segment.cache.evict(&segment.path);
-        let removed = disk.remove(&segment.path);
-        removed.map_err(StoreError::io(IoVerb::Remove, &segment.path))?;
+    let (retired, report) =
+        handle.run_on_commit_thread(move |committer| retire_trimmed_segments(committer, only))?;
+    if !retired.is_empty() {
+        handle.remove_retired(&retired, permit)?;
     }
     Ok(report)
 }
@@ -307,15 +298,15 @@ fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
     Ok(newest)
 }
 
-/// Forgets the segments that have only trimmed records, and returns them.
-fn remove_trimmed_segments(
+/// Takes the segments that have only trimmed records out of their topics. Returns all retired
+/// segments, also those of earlier calls whose files still exist.
+fn retire_trimmed_segments(
     committer: &mut Committer,
     only: Option<TopicId>,
 ) -> (Vec<Arc<Segment>>, RetainReport) {
-    let mut applier = committer.applier.lock();
-    let mut segments = Vec::new();
+    let topics = &mut committer.applier.lock().topics;
     let mut report = RetainReport::default();
-    let writers = applier.topics.writers.iter_mut();
+    let writers = topics.writers.iter_mut();
     for writer in writers.filter(|writer| only.is_none_or(|only| only == writer.files.id)) {
         let removed = writer.drop_front();
         report.topics += u64::from(!removed.is_empty());
@@ -326,9 +317,9 @@ fn remove_trimmed_segments(
             if let Some(BlockStorage::File(segment, _)) =
                 run.blocks.first().map(|block| &block.storage)
             {
-                segments.push(Arc::clone(segment));
+                topics.retired.push(Arc::clone(segment));
             }
         }
     }
-    (segments, report)
+    (topics.retired.clone(), report)
 }

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
-use crate::topic::files::{Contents, TopicFiles};
+use crate::topic::files::{Contents, Segment, TopicFiles};
 use crate::topic::writer::{FLUSH_BYTES, TopicWriter};
 
 /// Bytes of closed blocks of all topics in memory above which all of them are written.
@@ -76,6 +76,9 @@ pub(crate) struct Topics {
     discard: Discard,
     /// For each topic without a writer, the highest segment number on disk.
     skip: BTreeMap<TopicId, u32>,
+    /// Segments that compaction or retention has taken out of their topics. Their files are removed
+    /// after the next snapshot, which does not list them.
+    pub(crate) retired: Vec<Arc<Segment>>,
 }
 
 impl Topics {
@@ -90,6 +93,7 @@ impl Topics {
             published_bytes: 0,
             discard: Discard::default(),
             skip: BTreeMap::new(),
+            retired: Vec::new(),
         }
     }
 
@@ -136,6 +140,8 @@ impl Topics {
         self.full.clear();
         self.unwritten_bytes = 0;
         self.skip.clear();
+        // Files of the snapshot may have the paths of retired segments.
+        self.retired.clear();
     }
 
     /// Wakes all callers that wait for a record.

@@ -578,6 +578,25 @@ fn a_failed_compaction_leaves_no_new_segment() {
 }
 
 #[test]
+fn segments_are_removed_after_a_compaction_whose_checkpoint_failed() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    create_with(&store, "t", &latest());
+    let items = (0..300_u32).map(|n| ((n % 7).to_be_bytes(), [1; 500]));
+    put_many(&store, "t", items);
+    gate.rule(Op::Write, "snapshots/", Rule::Fail(ENOSPC));
+    for _ in 0..3 {
+        assert!(store.compact_topic("t").is_err());
+    }
+    gate.release();
+    store.compact_topic("t").unwrap();
+    let files = disk.files().into_iter();
+    assert_eq!(files.filter(|path| path.ends_with(".seg")).count(), 1);
+    assert_eq!(keys(&store, "t").len(), 7);
+}
+
+#[test]
 fn a_key_is_never_found_before_its_record() {
     let gate = Gate::new(SimDisk::new());
     let store = Arc::new(open(gate.disk()));

@@ -13,7 +13,7 @@ use weir_core::{
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::{OpenOptions, Store, StoreError};
 
-use crate::disks::Gate;
+use crate::disks::{ENOSPC, Gate, Op, Rule};
 use crate::world::{
     create, create_with, drain, execute, latest, open, options, put, put_many, records,
 };
@@ -103,6 +103,28 @@ fn the_retained_number_of_records_stays_with_its_offsets() {
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let report = weir_store::verify_disk(&disk).unwrap();
     assert!(report.is_sound(), "{:?}", report.findings);
+}
+
+#[test]
+fn segments_are_removed_after_a_retention_whose_checkpoint_failed() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    create_with(&store, "t", &with(|r| r.records = Some(40)));
+    for round in 0..4 {
+        fill(&store, "t", round * 10, round * 10 + 10);
+        store.retain(None).unwrap();
+    }
+    fill(&store, "t", 40, 50);
+    gate.rule(Op::Write, "snapshots/", Rule::Fail(ENOSPC));
+    for _ in 0..2 {
+        assert!(store.retain(None).is_err());
+        assert_eq!((store.removed("t").0, segments(&disk)), (11, 5));
+    }
+    gate.release();
+    store.retain(None).unwrap();
+    assert_eq!((store.removed("t").0, segments(&disk)), (11, 4));
+    assert_eq!(offsets(&store, "t"), (12..=51).collect::<Vec<_>>());
 }
 
 #[test]
