@@ -338,7 +338,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
                 if state.final_error.is_some() {
                     return Some(Err(Broken::Closed));
                 }
-                match state.writes.opened(&hello) {
+                match state.opened(&hello) {
                     Ok(done) => state.connected(Arc::clone(&stream), facts, done),
                     Err(why) => {
                         return Some(Err(Broken::Final(ErrorCode::SessionExpired, why.into())));
@@ -721,7 +721,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    use weir_core::ClientId;
+    use weir_core::intention::{Intention, Operation};
+    use weir_core::{ClientId, Outcome};
 
     use super::*;
     use crate::remote::ConnectOptions;
@@ -771,17 +772,12 @@ mod tests {
         assert_eq!(times(ClientId([1; 16])), [half, SESSION_ATTEMPT_TIME_MIN]);
     }
 
-    #[test]
-    fn a_link_that_is_dropped_while_it_connects_ends_the_connection() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("weir://{}", listener.local_addr().unwrap());
-        let addresses: [Address; 1] = [address.parse().unwrap()];
-        let link = Link::new(&addresses, ClientId::NONE, &ConnectOptions::default());
-        let (mut stream, _) = listener.accept().unwrap();
-        drop(link.unwrap());
+    /// The response to HELLO of a server that expects the nonce `next`.
+    fn hello_ok(next: u64) -> Vec<u8> {
         let hello = HelloOk {
             version: b"weir/1",
             level: b"memory",
+            next,
             window: 1,
             window_bytes: 1,
             key_bytes_max: 1,
@@ -790,7 +786,62 @@ mod tests {
         };
         let mut bytes = greeting();
         Encoder::default().encode(&Packet::new(Message::HelloOk(hello)), &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn unsent_writes_of_a_session_keep_their_numbers_on_the_next_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let addresses: [Address; 1] = [address.parse().unwrap()];
+        let client = ClientId([1; 16]);
+        let link = Link::new(&addresses, client, &ConnectOptions::default()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&hello_ok(5)).unwrap();
+        assert_eq!(link.next(), 5);
+        drop(stream);
+        while link.inner.lock().stream.is_some() {
+            std::thread::yield_now();
+        }
+        let (key, value) = (&b"k"[..], &b"1"[..]);
+        let put = Intention::new("t", Operation::Put { key, value });
+        let (proposal, number) = link.propose(&[put]).unwrap();
+        assert_eq!(number, 5);
+        // The server has lost the session, for example because it was not used for 24 hours.
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&hello_ok(1)).unwrap();
+        let (mut bytes, mut chunk) = (Vec::new(), [0; 1024]);
+        while !String::from_utf8_lossy(&bytes).contains("_request_write") {
+            let count = stream.read(&mut chunk).unwrap();
+            assert!(count > 0);
+            bytes.extend(chunk.iter().take(count));
+        }
+        let sent = link.inner.lock().writes.unanswered().next().cloned();
+        assert_eq!(sent.map(|write| write.first), Some(5));
+        let code = ErrorCode::NonceGap;
+        let refusal = RefusalMessage {
+            nonce: Some(5),
+            count: Some(1),
+            expected: Some(1),
+            ..RefusalMessage::new(code)
+        };
+        bytes.clear();
+        Encoder::default().encode(&Packet::new(Message::Refusal(refusal)), &mut bytes);
         stream.write_all(&bytes).unwrap();
+        let outcomes = proposal.wait().unwrap();
+        let refused = Outcome::Refused { code, expected: 1 };
+        assert_eq!(outcomes.iter().next(), Some(refused));
+    }
+
+    #[test]
+    fn a_link_that_is_dropped_while_it_connects_ends_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let addresses: [Address; 1] = [address.parse().unwrap()];
+        let link = Link::new(&addresses, ClientId::NONE, &ConnectOptions::default());
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(link.unwrap());
+        stream.write_all(&hello_ok(0)).unwrap();
         // Only a connection that stays open takes so long.
         let limit = Some(Duration::from_mins(1));
         stream.set_read_timeout(limit).unwrap();

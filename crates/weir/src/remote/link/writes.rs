@@ -13,7 +13,7 @@ use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX, ITEM_BYTES_MAX};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
-use weir_protocol::{CHAIN, Message, OPERATIONS_MAX, Packet, RefusalMessage, is_retryable};
+use weir_protocol::{CHAIN, HelloOk, Message, OPERATIONS_MAX, Packet, RefusalMessage, is_retryable};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
@@ -261,6 +261,19 @@ impl State {
             self.write(count, &items, chained);
             self.writes.sent(count, items);
         }
+    }
+
+    /// Processes the response of the server to HELLO, as
+    /// [`ClientConnection::opened`](weir_protocol::ClientConnection::opened) does. Unsent intentions
+    /// keep their numbers. If the session continues at another nonce at the server, the server
+    /// refuses them, or repeats the outcomes that it knows.
+    pub(super) fn opened(&mut self, hello: &HelloOk<'_>) -> Result<usize, &'static str> {
+        let next = self.writes.last() + 1;
+        let again = self.writes.opened(hello)?;
+        if self.open_items > 0 {
+            self.writes.rewind(next);
+        }
+        Ok(again)
     }
 
     /// Fails the writes in flight. Their outcomes remain unknown.
