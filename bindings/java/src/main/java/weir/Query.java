@@ -233,8 +233,12 @@ public final class Query implements AutoCloseable {
         long query = handle.get();
         Weir.nonNegative("items", items);
         Weir.nonNegative("bytes", bytes);
-        return step(out, Lib.check(scratch.error, error -> (int) Lib.QUERY_NEXT.invokeExact(
-                query, items, bytes, out, error)));
+        try {
+            return step(out, Lib.check(scratch.error, error -> (int) Lib.QUERY_NEXT.invokeExact(
+                    query, items, bytes, out, error)));
+        } finally {
+            handle.keepOwnerReachable();
+        }
     }
 
     /** For a query over topics: like {@link #next()}, but waits up to {@code wait} for new records. */
@@ -281,6 +285,8 @@ public final class Query implements AutoCloseable {
                 }
             }
             return needs;
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 
@@ -294,6 +300,8 @@ public final class Query implements AutoCloseable {
             MemorySegment argument = Lib.slice(call, name);
             long query = handle.get();
             Lib.check(call, error -> (int) Lib.QUERY_ABANDON.invokeExact(query, argument, error));
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 
@@ -306,6 +314,8 @@ public final class Query implements AutoCloseable {
             try (Page page = new Page(out.get(JAVA_LONG, 0))) {
                 return page.get(0).bytes();
             }
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 
@@ -318,6 +328,8 @@ public final class Query implements AutoCloseable {
             try (Page page = new Page(out.get(JAVA_LONG, 0))) {
                 return page.get(0).text();
             }
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 
@@ -334,6 +346,8 @@ public final class Query implements AutoCloseable {
             try (Page page = new Page(out.get(JAVA_LONG, 0))) {
                 return Optional.of(page.get(0).text());
             }
+        } finally {
+            handle.keepOwnerReachable();
         }
     }
 

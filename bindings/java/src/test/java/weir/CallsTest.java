@@ -11,6 +11,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -76,27 +77,62 @@ class CallsTest {
         }
     }
 
+    /** Collects garbage until the process ends. */
+    private static void collectGarbage() {
+        Thread collector = new Thread(() -> {
+            while (true) {
+                System.gc();
+            }
+        });
+        collector.setDaemon(true);
+        collector.start();
+    }
+
     /** Runs in its own process. Its code is compiled, so a reference ends with its last use. */
     static final class Drops {
         public static void main(String[] directory) {
-            Thread collector = new Thread(() -> {
-                while (true) {
-                    System.gc();
-                }
-            });
-            collector.setDaemon(true);
             try (Weir store = Weir.open(Path.of(directory[0]), MEMORY)) {
-                collector.start();
+                collectGarbage();
                 System.out.println(store.topic("none").listener(From.start()).next(Duration.ofSeconds(1)));
             }
         }
     }
 
+    /** Runs in its own process, as {@link Drops}. One step of its queries reads a whole topic. */
+    static final class DropsQueries {
+        public static void main(String[] directory) {
+            try (Weir store = Weir.open(Path.of(directory[0]), MEMORY)) {
+                Topic topic = store.topic("t");
+                topic.ensure();
+                List<Intention> writes = Collections.nCopies(10_000, Intention.put(null, bytes("{\"n\":1}")));
+                for (int at = 0; at < 10; at++) {
+                    topic.batch(writes);
+                }
+                collectGarbage();
+                for (int at = 0; at < 20; at++) {
+                    QueryOptions count = new QueryOptions().select("count");
+                    Step step = store.query(new TopicsOptions("t"), count).next();
+                    try (Page page = ((Step.Ready) step).page()) {
+                        System.out.println(page.get(0).text());
+                    }
+                }
+            }
+        }
+    }
+
+    private static List<String> runCompiled(Class<?> program, Path directory) throws Exception {
+        List<String> options = List.of("-Xcomp", "-XX:CompileCommand=compileonly,weir.*::*");
+        return run(System.getProperty("weir.library"), options, program, directory.toString());
+    }
+
     @Test
     void theCollectorDoesNotEndACallOfAnObject(@TempDir Path directory) throws Exception {
-        List<String> options = List.of("-Xcomp", "-XX:CompileCommand=compileonly,weir.*::*");
-        List<String> printed = run(System.getProperty("weir.library"), options, Drops.class, directory.toString());
-        assertEquals("Optional.empty", printed.getLast());
+        assertEquals("Optional.empty", runCompiled(Drops.class, directory).getLast());
+    }
+
+    @Test
+    void theCollectorDoesNotEndAStepOfAQuery(@TempDir Path directory) throws Exception {
+        assertEquals("100000", runCompiled(DropsQueries.class, directory).getLast());
     }
 
     private record Sent(Pending pending, WeakReference<Session> session) {}
