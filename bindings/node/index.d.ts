@@ -423,7 +423,10 @@ export class Session {
    * the recorded verdicts; it executes the others.
    */
   resume(nonce: Int): Promise<void>
-  /** Sends intentions with the next numbers and waits for their verdicts. */
+  /**
+   * Sends intentions with the next numbers and waits for their verdicts. Like `Store.send`, blocks the event loop while
+   * the queue has no room.
+   */
   execute(intentions: [topic: string, op: Op][]): Promise<Verdict[]>
   /** As `Store.send`, with the next numbers. */
   send(intentions: [topic: string, op: Op][]): Pending
