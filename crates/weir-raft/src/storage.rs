@@ -184,3 +184,58 @@ impl RaftLogStorage<Types> for LogStore {
         wait(|done| self.replica.purge_through(entry_id(&id), done)).await
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use tokio::net::TcpListener;
+    use weir_store::OpenOptions;
+    use weir_store::replica::EntryId;
+
+    use super::*;
+    use crate::error::NodeError;
+    use crate::node::{Node, NodeConfig, Role, Status};
+    use crate::types::Member;
+
+    async fn open(directory: &Path) -> Result<Node, NodeError> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let config = NodeConfig {
+            node: 1,
+            cluster: [6; 16],
+            incarnation: 0,
+        };
+        Node::open(directory, &OpenOptions::default(), config, listener).await
+    }
+
+    /// The committed index is not synced, so it may survive a power cut that the entries do not
+    /// survive.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_starts_after_its_log_has_lost_committed_entries() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = open(directory.path()).await.unwrap();
+        let member = Member {
+            peer: node.address().to_string(),
+            ..Member::default()
+        };
+        let members = BTreeMap::from([(1, member)]);
+        node.initialize(members).await.unwrap();
+        let leads = |status: &Status| {
+            let all = [status.committed, status.applied];
+            status.role == Role::Leader && all.iter().all(|id| id.is_some() && *id == status.last)
+        };
+        let last = node.until(leads).await.unwrap().last.unwrap();
+        let lost = EntryId {
+            index: last.index.next(),
+            ..last
+        };
+        node.replica.save_committed(lost).unwrap();
+        node.close().await.unwrap();
+        let node = open(directory.path()).await.unwrap();
+        let status = node.until(leads).await.unwrap();
+        assert!(status.term > last.term, "{status:?}");
+        node.close().await.unwrap();
+    }
+}

@@ -581,9 +581,10 @@ impl Committer {
     ) -> Result<Arc<Shared>, StoreError> {
         let NodeFiles {
             vote,
-            committed,
+            mut committed,
             seen,
         } = files;
+        committed.limit_to(self.log.last_index(), self.log.last_term())?;
         let shared = Arc::new(Shared {
             seen: Mutex::new(seen),
             run,

@@ -368,6 +368,19 @@ impl CommittedFile {
         Ok(Some(LogIndex(sector.map_or(0, |sector| sector.numbers[0]))))
     }
 
+    /// Lowers the index to `last`, the newest entry of the log, whose term is `term`. After a power
+    /// cut, the log may lack committed entries. Other nodes have them.
+    pub(crate) fn limit_to(&mut self, last: LogIndex, term: u64) -> Result<(), StoreError> {
+        if self.newest.is_none_or(|(index, _)| index <= last) {
+            return Ok(());
+        }
+        if last == LogIndex::ZERO {
+            self.newest = None;
+            return Ok(());
+        }
+        self.save(last, term)
+    }
+
     /// Saves the index and term of a committed entry. Writes the two copies alternately.
     pub(crate) fn save(&mut self, index: LogIndex, term: u64) -> Result<(), StoreError> {
         let generation = self.generation + 1;

@@ -190,6 +190,35 @@ fn only_committed_entries_are_applied_after_a_restart() {
     assert_eq!(kinds.last(), Some(&RecordKind::Put));
 }
 
+/// The committed index is not synced, so it may survive a power cut that entries do not survive.
+#[test]
+fn a_committed_index_after_the_end_of_the_log_is_lowered_by_the_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    let first = entry(7, 1, EntryBody::Blank).id;
+    replica.save_committed(first).unwrap();
+    store.close().unwrap();
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    assert_eq!((replica.committed(), replica.applied().last), (None, None));
+
+    create(&store, "orders");
+    let digest = store.digest();
+    let last = replica.log_state().last;
+    assert_eq!(last, Some(first));
+    let lost = entry(7, 3, EntryBody::Blank).id;
+    replica.save_committed(lost).unwrap();
+    store.close().unwrap();
+    let (store, replica, _) = open_node(directory.path()).unwrap();
+    assert_eq!((replica.committed(), replica.applied().last), (last, last));
+    assert_eq!(store.digest(), digest);
+    // A later leader appends other entries, and the node is killed before they are committed.
+    let others = [2, 3].map(|index| entry(8, index, EntryBody::Blank));
+    append(&replica, others.into()).unwrap();
+    store.close().unwrap();
+    let (_store, replica, _) = open_node(directory.path()).unwrap();
+    assert_eq!(replica.applied().last, last);
+}
+
 #[test]
 fn a_directory_of_a_node_opens_only_as_that_node() {
     let directory = tempfile::tempdir().unwrap();
