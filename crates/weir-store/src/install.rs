@@ -303,6 +303,9 @@ fn switch(
     let Manifest { index, term } = manifest;
     if is_replaced(log.last_index(), log.term_at(index), manifest) {
         log.reset(index.next(), term)?;
+    } else {
+        // Without the manifest, an open refuses a log that ends before the snapshot.
+        log.sync()?;
     }
     remove(disk, MANIFEST)?;
     sync(disk, STAGED)?;

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use weir_core::ConsequenceOffset;
 use weir_store::disk::{Disk, SimDisk, SimFailure, SimOp};
 use weir_store::replica::{EntryBody, EntryId, Replica, ShippedSnapshot, StagedSnapshot};
-use weir_store::{LogIndex, OpenOptions, Store, StoreError, verify_disk};
+use weir_store::{Durability, LogIndex, OpenOptions, Store, StoreError, verify_disk};
 
 use crate::replica::{SingleNode, append, entry, node, open_node};
 use crate::world::{Rec, create, drain, execute, options, put, records};
@@ -160,6 +160,33 @@ fn an_install_is_complete_or_without_effect_after_any_power_cut() {
             }
         }
         assert!(olds > 10 && news > 10, "{tail:?}: {olds} old, {news} new");
+    }
+}
+
+/// A level that does not sync may lose entries, but an open refuses a log that ends before the
+/// snapshot.
+#[test]
+fn a_node_that_does_not_sync_opens_after_an_install_and_a_power_cut() {
+    let sender = sender();
+    let disk = SimDisk::new();
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..options()
+    };
+    let provider = Arc::new(SingleNode::default());
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (_store, replica) = Store::open_node_disk(on, &options, &node(), provider).unwrap();
+    // The log continues the snapshot, so the install keeps it.
+    let blanks = (1..SENT + 20).map(|index| entry(7, index, EntryBody::Blank));
+    append(&replica, blanks.collect()).unwrap();
+    let shipped = ship(&sender);
+    replica.install(stage(&shipped, &replica).unwrap()).unwrap();
+    for seed in 0..20 {
+        let crashed = disk.power_cut(seed);
+        let opened = open(&crashed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let (store, replica, _) = opened;
+        assert_eq!(replica.applied().last, Some(shipped.id), "seed {seed}");
+        assert_eq!(store.digest(), sender.store.digest(), "seed {seed}");
     }
 }
 
