@@ -138,6 +138,8 @@ struct StartedNode {
     child: Child,
     /// The exit status; `None` while the node runs.
     ended: Option<ExitStatus>,
+    /// Whether [`poll_end`](Self::poll_end) has returned the exit status.
+    is_reported: bool,
 }
 
 impl StartedNode {
@@ -178,16 +180,22 @@ impl StartedNode {
             node: node.clone(),
             child,
             ended: None,
+            is_reported: false,
         })
     }
 
-    /// Returns whether the node has ended since the previous check.
-    fn poll_end(&mut self) -> Option<ExitStatus> {
-        if self.ended.is_some() {
-            return None;
+    /// Returns the exit status if the node has ended.
+    fn check_end(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
         }
-        self.ended = self.child.try_wait().ok().flatten();
         self.ended
+    }
+
+    /// Returns the exit status once, after the node has ended.
+    fn poll_end(&mut self) -> Option<ExitStatus> {
+        let status = self.check_end()?;
+        (!std::mem::replace(&mut self.is_reported, true)).then_some(status)
     }
 
     fn request_stop(&self) {
@@ -213,7 +221,7 @@ impl Drop for RunningNodes {
         }
         let until = Instant::now() + END_TIMEOUT;
         for started in &mut self.0 {
-            while started.ended.is_none() && started.poll_end().is_none() {
+            while started.check_end().is_none() {
                 if Instant::now() >= until {
                     drop(started.child.kill());
                 }
@@ -566,7 +574,7 @@ fn wait(
     while !end.load(Ordering::Relaxed) {
         // Another process could answer at the port of a node that has ended.
         for started in &mut all.0 {
-            if let Some(status) = started.poll_end()
+            if let Some(status) = started.check_end()
                 && started.node.number == node.number
             {
                 let why = format!("its process has ended ({status})");

@@ -242,6 +242,20 @@ fn cluster_local_rejects_a_configuration_that_it_cannot_run() {
     );
 }
 
+/// The command waits for node 1 when the process of node 2 ends.
+#[test]
+fn cluster_local_fails_at_once_if_a_node_ends_during_the_start_of_another() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    drop(Cluster::start(place, 3));
+    let file = place.join("nodes/node-2.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    // `weir serve` refuses an unknown key.
+    std::fs::write(&file, text + "colour = 1\n").unwrap();
+    let expected = ["node 2 is not a part", "its process has ended"];
+    fails(place, "cluster local --data nodes", &expected);
+}
+
 #[test]
 fn cluster_local_names_a_removed_node_and_does_not_start_it_again() {
     let place = tempfile::tempdir().unwrap();
