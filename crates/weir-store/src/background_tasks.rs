@@ -7,7 +7,8 @@
 //!
 //! Invariant: a deferred cursor is removed only after it, or a newer one, has a verdict, or if its
 //! intention is invalid, or if its group is reset or deleted. So a flush returns an error as long
-//! as a cursor of an unchanged group is not in the log.
+//! as a cursor of an unchanged group is not in the log. A reset or delete is queued after each
+//! cursor of its group that is being written.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -73,6 +74,8 @@ impl State {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// Locked from the copy of deferred cursors until their intentions are queued.
+    queueing: Mutex<()>,
     cursor_flush: Duration,
 }
 
@@ -90,6 +93,7 @@ impl BackgroundTasks {
             shared: Arc::new(Shared {
                 state: Mutex::default(),
                 changed: Condvar::default(),
+                queueing: Mutex::default(),
                 cursor_flush,
             }),
             thread: Mutex::default(),
@@ -166,9 +170,10 @@ impl BackgroundTasks {
     }
 
     /// Removes and returns the deferred cursors of groups that these intentions reset or delete. If
-    /// such a cursor were written later, it would undo the reset.
+    /// such a cursor were written later, it would undo the reset. If there are such groups, blocks
+    /// until the cursors that are being written are queued.
     pub(crate) fn take_ended(&self, intentions: &[Intention<'_>]) -> Vec<CursorEntry> {
-        let ended = intentions
+        let ended: Vec<GroupKey> = intentions
             .iter()
             .filter_map(|intention| match intention.operation {
                 Operation::Cursor {
@@ -176,12 +181,18 @@ impl BackgroundTasks {
                     step: GroupStep::Reset { .. } | GroupStep::Delete,
                 } => Some((intention.topic.to_owned(), group.to_owned())),
                 _ => None,
-            });
+            })
+            .collect();
+        if ended.is_empty() {
+            return Vec::new();
+        }
         let mut taken = Vec::new();
         for key in ended {
             let cursor = self.shared.state.lock().cursors.remove(&key);
             taken.extend(cursor.map(|cursor| (key, cursor)));
         }
+        // A write may have copied such a cursor before, and not queued it yet.
+        drop(self.shared.queueing.lock());
         taken
     }
 
@@ -212,8 +223,7 @@ impl BackgroundTasks {
         let is_flushed = |(topic, group): &GroupKey, _: &DeferredCursor| {
             only.is_none_or(|only| only == (topic.as_str(), group.as_str()))
         };
-        let cursors = self.shared.state.lock().copies(is_flushed);
-        self.shared.write(handle, &cursors, Notify::Now)
+        self.shared.write(handle, is_flushed, Notify::Now)
     }
 
     fn start(&self, mut state: MutexGuard<'_, State>, handle: &MaintenanceHandle) {
@@ -253,23 +263,24 @@ impl BackgroundTasks {
         if let Some(thread) = thread {
             drop(thread.join());
         }
-        let remaining = self.shared.state.lock().copies(|_, _| true);
-        drop(self.shared.write(handle, &remaining, Notify::Last));
+        drop(self.shared.write(handle, |_, _| true, Notify::Last));
     }
 }
 
 impl Shared {
-    /// Writes cursors as intentions and blocks until their verdicts are known. A verdict other than
-    /// VALID means that another member owns the group; it needs no action.
+    /// Writes the cursors that match as intentions, and blocks until their verdicts are known. A
+    /// verdict other than VALID means that another member owns the group; it needs no action.
     ///
     /// # Errors
     /// The first error. A cursor remains deferred unless it is invalid.
     fn write(
         &self,
         handle: &MaintenanceHandle,
-        cursors: &[CursorEntry],
+        matches: impl Fn(&GroupKey, &DeferredCursor) -> bool,
         notify: Notify,
     ) -> Result<(), StoreError> {
+        let queueing = self.queueing.lock();
+        let cursors = self.state.lock().copies(matches);
         let parts = cursors.chunks(CALL_ITEMS_MAX);
         let sent: Vec<_> = parts
             .map(|part| {
@@ -277,6 +288,7 @@ impl Shared {
                 (part, handle.propose(Author::Client, &moves, notify))
             })
             .collect();
+        drop(queueing);
         let mut result = Ok(());
         for (part, proposal) in sent {
             let written = proposal.and_then(Proposal::wait).map(drop);
@@ -336,10 +348,12 @@ fn run(shared: &Shared, handle: &MaintenanceHandle, every: Option<Duration>) {
     let mut state = shared.state.lock();
     while !state.is_stopping {
         let now = Instant::now();
-        let due = state.copies(|_, cursor| cursor.due.is_some_and(|due| due <= now));
-        if !due.is_empty() {
+        let is_due =
+            |_: &GroupKey, cursor: &DeferredCursor| cursor.due.is_some_and(|due| due <= now);
+        let mut cursors = state.cursors.iter();
+        if cursors.any(|(key, cursor)| is_due(key, cursor)) {
             drop(state);
-            if let Err(error) = shared.write(handle, &due, Notify::Now) {
+            if let Err(error) = shared.write(handle, is_due, Notify::Now) {
                 tracing::debug!(%error, "deferred cursors were not written");
             }
             state = shared.state.lock();

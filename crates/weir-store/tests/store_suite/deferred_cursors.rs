@@ -2,7 +2,7 @@
 //! writes it later.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use weir_core::group::GroupSetup;
@@ -13,7 +13,7 @@ use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::disks::PATIENCE;
 use crate::replica::{SingleNode, node};
-use crate::world::{create, options, put_many};
+use crate::world::{create, execute, options, put_many};
 
 /// What the provider does with a batch instead of committing it.
 type Reaction = Box<dyn FnOnce(ProposedBatch) + Send>;
@@ -240,4 +240,29 @@ fn a_deferred_cursor_does_not_undo_a_reset() {
     store.group_step("t", "g", GroupStep::Open(setup)).unwrap();
     store.flush_cursors().unwrap();
     assert_eq!(cursor(&store), 0);
+}
+
+#[test]
+fn a_cursor_that_is_being_written_does_not_undo_a_reset() {
+    let (store, _provider) = open(NEVER);
+    // A flush copies all cursors before it queues them. Many cursors make this take long.
+    let others: Vec<String> = (0..5_000).map(|n| format!("other-{n}")).collect();
+    for round in 0..10 {
+        for other in &others {
+            let offset = ConsequenceOffset(1);
+            store.move_cursor("t", other, 0, offset).unwrap();
+        }
+        move_cursor(&store, 30);
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| {
+                start.wait();
+                store.flush_cursors()
+            });
+            start.wait();
+            execute(&store, &[reset("g")]);
+            flush.join().unwrap().unwrap();
+        });
+        assert_eq!(cursor(&store), 5, "round {round}");
+    }
 }
