@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use openraft::Raft;
 use openraft::async_runtime::WatchReceiver;
+use tokio::time::Instant;
 use weir_core::Digest;
 use weir_store::LogIndex;
 
@@ -24,6 +25,9 @@ use crate::wire::Agreement;
 
 /// Pause between two comparisons.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a node that differs repeats a comparison that did not lead to a repair. Without
+/// writes, there is no newer digest.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_mins(1);
 
 /// Whether the state of this node differs from that of a leader, and how often it was repaired.
 #[derive(Clone, Debug, Default)]
@@ -49,18 +53,22 @@ impl Diverged {
 }
 
 /// Repeatedly compares the newest digest, which `sample` returns with its entry, with that of the
-/// leader.
+/// leader. While the state differs, compares a digest again after `retry`.
 pub(crate) async fn watch(
     sample: impl Fn() -> Option<(LogIndex, Digest)>,
     raft: Raft<Types, StateMachine>,
     peers: Peers,
     diverged: Diverged,
     repairs: Arc<Repairs>,
+    retry: Duration,
 ) {
-    let mut compared = LogIndex::ZERO;
+    let (mut compared, mut compared_at) = (LogIndex::ZERO, Instant::now());
     let mut known: Option<(u64, Peer)> = None;
     loop {
         tokio::time::sleep(PAUSE).await;
+        if diverged.is_diverged() && compared_at.elapsed() >= retry {
+            compared = LogIndex::ZERO;
+        }
         let newest = sample().filter(|(index, _)| *index != compared);
         let Some((index, digest)) = newest else {
             continue;
@@ -73,7 +81,7 @@ pub(crate) async fn watch(
             continue;
         };
         known = Some((leader, peer));
-        compared = index;
+        (compared, compared_at) = (index, Instant::now());
         if agreement == Agreement::Different {
             tracing::error!(
                 leader,
@@ -98,6 +106,8 @@ pub(crate) async fn watch(
                 }
                 Err(error) => {
                     tracing::error!(%error, "this node did not receive the state of the leader");
+                    // The request may have taken longer than the pause.
+                    compared_at = Instant::now();
                 }
             }
         }
@@ -157,9 +167,11 @@ mod tests {
     use weir_core::{Digest, TopicOptions};
     use weir_store::{Durability, LogIndex, OpenOptions};
 
-    use super::{Diverged, watch};
+    use super::{Diverged, RETRY_PAUSE, watch};
+    use crate::gate::Gate;
     use crate::join::{JoinRequest, join};
     use crate::node::{Node, NodeConfig, Status};
+    use crate::repair::Repairs;
     use crate::types::Member;
     use crate::wire::Agreement;
 
@@ -182,15 +194,15 @@ mod tests {
         (listener, member)
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_node_with_another_state_than_the_leader_is_found() {
+    /// A leader that is the only voter, and a learner that has applied all entries of the leader.
+    async fn pair() -> [(tempfile::TempDir, Node); 2] {
         let (listener, member) = listen().await;
         let config = NodeConfig {
             node: 1,
             cluster: [8; 16],
             incarnation: 0,
         };
-        let (_first, leader) = open(config, listener).await;
+        let (first, leader) = open(config, listener).await;
         leader
             .initialize(BTreeMap::from([(1, member)]))
             .await
@@ -206,7 +218,7 @@ mod tests {
         };
         let members = [leader.address().to_string()];
         let joined = join(&members, &request, Duration::from_mins(1)).await;
-        let (_second, follower) = open(joined.unwrap(), listener).await;
+        let (second, follower) = open(joined.unwrap(), listener).await;
         let options = &TopicOptions::default();
         let create = Intention::new("t", Operation::Create { options });
         let proposed = leader.store().propose(&[create]);
@@ -220,6 +232,12 @@ mod tests {
         let last = leader.status().last;
         let caught_up = |status: &Status| status.applied >= last;
         follower.until(caught_up).await.unwrap();
+        [(first, leader), (second, follower)]
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_with_another_state_than_the_leader_is_found() {
+        let [(_first, leader), (_second, follower)] = pair().await;
         let (index, digest) = leader.replica.digest_sample().unwrap();
         assert_eq!(index, LogIndex(256));
         assert_eq!(follower.replica.digest_sample(), Some((index, digest)));
@@ -241,8 +259,8 @@ mod tests {
             let (raft, peers) = (follower.raft.clone(), follower.peers.clone());
             let sample = move || Some((index, digest));
             let repairs = Arc::clone(&follower.repairs);
-            let task = tokio::spawn(watch(sample, raft, peers, diverged.clone(), repairs));
-            (diverged, task)
+            let watched = watch(sample, raft, peers, diverged.clone(), repairs, RETRY_PAUSE);
+            (diverged, tokio::spawn(watched))
         };
         let (equal, first) = watched(digest);
         let (differs, second) = watched(Digest(digest.0 ^ 1));
@@ -253,6 +271,38 @@ mod tests {
         assert!(!follower.status().diverged && !leader.status().diverged);
         first.abort();
         second.abort();
+        follower.close().await.unwrap();
+        leader.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_failed_repair_is_repeated_without_a_newer_digest() {
+        let [(_first, leader), (_second, follower)] = pair().await;
+        let (index, digest) = leader.replica.digest_sample().unwrap();
+        let sample = move || Some((index, Digest(!digest.0)));
+        let diverged = Diverged::default();
+        let (raft, peers) = (follower.raft.clone(), follower.peers.clone());
+        // The node refuses the state: the gate that its port checks is open.
+        let repairs = Arc::new(Repairs::new(Gate::default(), Arc::clone(follower.store())));
+        let mut attempts = repairs.gate.subscribe();
+        let watched = watch(sample, raft, peers, diverged.clone(), repairs, Duration::ZERO);
+        let task = tokio::spawn(watched);
+        attempts.changed().await.unwrap();
+        drop(attempts.wait_for(|limit| *limit == u64::MAX).await.unwrap());
+        assert!(diverged.is_diverged());
+        assert_eq!(diverged.repairs(), 0);
+        // The node accepts the state from now on.
+        let closed = follower.repairs.gate.close();
+        let repaired = async {
+            while diverged.repairs() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), repaired)
+            .await
+            .unwrap();
+        task.abort();
+        drop(closed);
         follower.close().await.unwrap();
         leader.close().await.unwrap();
     }

@@ -27,6 +27,12 @@ impl Gate {
         LogIndex(passed.map_or(OPEN, |limit| *limit))
     }
 
+    /// Receives each change of the last entry that may be applied.
+    #[cfg(test)]
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+
     /// Stops the apply of further entries until the guard is dropped.
     pub(crate) fn close(&self) -> Closed {
         self.0.send_replace(0);

@@ -375,6 +375,7 @@ impl Node {
                 peers.clone(),
                 diverged.clone(),
                 Arc::clone(&repairs),
+                agreement::RETRY_PAUSE,
             )),
             tokio::spawn(exchange::watch(reports, raft.clone(), peers.clone())),
         ];
