@@ -36,6 +36,7 @@ use crate::settings;
 
 pub(crate) use self::consumer::check as check_consumer;
 pub(crate) use self::text::{failed as filter_failed, parse_param};
+pub(crate) use self::topics::{check_matches, check_patterns};
 
 /// Bytes of a page of a file. A longer line makes its page longer.
 const PAGE_BYTES: u64 = 1 << 20;

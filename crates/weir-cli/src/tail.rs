@@ -31,7 +31,7 @@ use crate::follower::{FOLLOW_PAUSE, FollowerProgress, access, open, open_now};
 use crate::group::{self, Until};
 use crate::output::{Output, Shape};
 use crate::place::{self, Access, Location};
-use crate::query::{check_consumer, filter_failed, parse_param};
+use crate::query::{check_consumer, check_matches, check_patterns, filter_failed, parse_param};
 use crate::record;
 use crate::report::{Failure, FailureContext, note, usage};
 
@@ -146,6 +146,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
+    check_patterns(&args.topics)?;
     let mut state = State {
         args,
         filter,
@@ -312,7 +313,7 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    /// Fails if a name is neither a pattern nor an existing topic.
+    /// Fails if a name is neither a pattern nor an existing topic, or if no pattern matches.
     fn check(&self, weir: &Weir) -> anyhow::Result<()> {
         for name in self.args.topics.iter().filter(|name| !name.contains('*')) {
             let failed = || format!("cannot read {name}");
@@ -321,7 +322,10 @@ impl State<'_> {
                 .reader(ReadFrom::Start)
                 .failed(failed)?;
         }
-        Ok(())
+        check_matches(self.quiet, &self.args.topics, false, || {
+            weir.topics(false)
+                .failed(|| "cannot list the topics".to_owned())
+        })
     }
 
     /// Prints the records after the positions.
@@ -341,10 +345,12 @@ impl State<'_> {
             .topics(true)
             .failed(|| "cannot list the topics".to_owned())?;
         for info in known {
-            let patterns = &mut self.args.topics.iter();
-            if readers.contains_key(&info.name)
-                || !patterns.any(|pattern| pattern_matches(pattern, &info.name))
-            {
+            // A pattern selects no removed topic, but the command finishes one that it was reading.
+            let by_pattern = info.live || self.positions.contains_key(&info.name);
+            let selects = |pattern: &String| {
+                *pattern == info.name || by_pattern && pattern_matches(pattern, &info.name)
+            };
+            if readers.contains_key(&info.name) || !self.args.topics.iter().any(selects) {
                 continue;
             }
             let topic = weir.topic(&info.name).failed(|| "cannot read".to_owned())?;

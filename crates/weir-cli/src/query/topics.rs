@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use weir::query::{Bounds, Budgets, Explain, QueryText, SourceId};
 use weir::{
-    ErrorCode, StoreError, TopicEnd, TopicQuery, TopicQueryOptions, TopicStep, TopicView, Weir,
-    WeirError, pattern_matches,
+    ErrorCode, StoreError, TopicEnd, TopicInfo, TopicQuery, TopicQueryOptions, TopicStep,
+    TopicView, Weir, WeirError, pattern_matches,
 };
 
 use super::checkpoint::Checkpoint;
@@ -40,11 +40,10 @@ impl Topics {
         weir: &Weir,
         (text, budgets, token): (QueryText, Budgets, Option<Vec<u8>>),
     ) -> anyhow::Result<Self> {
-        if let Some(pattern) = args.topics.iter().find(|pattern| !is_pattern(pattern)) {
-            return Err(unmatched(pattern).into());
-        }
+        check_patterns(&args.topics)?;
         if token.is_none() {
-            check_patterns(caller, args, weir)?;
+            let list = || weir.topics(false).map_err(|error| failed(&error));
+            check_matches(caller.quiet, &args.topics, args.follow, list)?;
         }
         let mut options = TopicQueryOptions::new(&args.topics).text(text);
         options.budgets = budgets;
@@ -93,26 +92,39 @@ fn unmatched(pattern: &str) -> Failure {
         .advise("`weir topic ls` lists the names")
 }
 
+/// Fails if a pattern can match no topic name.
+pub(crate) fn check_patterns(patterns: &[String]) -> anyhow::Result<()> {
+    match patterns.iter().find(|pattern| !is_pattern(pattern)) {
+        Some(pattern) => Err(unmatched(pattern).into()),
+        None => Ok(()),
+    }
+}
+
 /// Fails if no pattern matches a topic. Otherwise prints a note for each pattern without a match.
 /// Without `--follow`, names are not checked here, because an unknown name is an error of the
-/// query.
-fn check_patterns(caller: &Caller, args: &QueryArgs, weir: &Weir) -> anyhow::Result<()> {
-    let wanted = |name: &&String| args.follow || name.contains('*');
-    if !args.topics.iter().any(|name| wanted(&name)) {
+/// caller. `list` returns the topics that exist.
+pub(crate) fn check_matches(
+    quiet: bool,
+    patterns: &[String],
+    follow: bool,
+    list: impl FnOnce() -> anyhow::Result<Vec<TopicInfo>>,
+) -> anyhow::Result<()> {
+    let wanted = |name: &&String| follow || name.contains('*');
+    if !patterns.iter().any(|name| wanted(&name)) {
         return Ok(());
     }
-    let topics = weir.topics(false).map_err(|error| failed(&error))?;
+    let topics = list()?;
     let matches = |name: &&String| topics.iter().any(|info| pattern_matches(name, &info.name));
-    let missing: Vec<&String> = args.topics.iter().filter(|name| !matches(name)).collect();
+    let missing: Vec<&String> = patterns.iter().filter(|name| !matches(name)).collect();
     if let [first, ..] = missing[..]
-        && missing.len() == args.topics.len()
-        && !args.follow
+        && missing.len() == patterns.len()
+        && !follow
     {
         return Err(unmatched(first).into());
     }
     for name in missing.into_iter().filter(wanted) {
-        let yet = if args.follow { "; waiting for one" } else { "" };
-        note(caller.quiet, &format!("no topic matches {name}{yet}"));
+        let yet = if follow { "; waiting for one" } else { "" };
+        note(quiet, &format!("no topic matches {name}{yet}"));
     }
     Ok(())
 }

@@ -207,6 +207,33 @@ fn tail_starts_at_a_position_merges_topics_and_selects_records() {
 }
 
 #[test]
+fn the_patterns_of_a_tail_select_the_topics_that_exist() {
+    let place = Place::new();
+    for topic in ["a.x", "a.y"] {
+        place.run(&format!("put {topic} {topic}")).ok();
+    }
+    place.run("topic rm a.x --yes").ok();
+    for pattern in ["a.*", "**"] {
+        let tail = place.run(&format!("tail {pattern} -o raw --type put"));
+        assert_eq!(tail.ok().text(), "a.y\n", "{pattern}");
+    }
+    let unmatched = [
+        "tail b.*",
+        "tail a.x.*",
+        "tail a*",
+        "tail a.y a*",
+        "tail **.y -f",
+    ];
+    for line in unmatched {
+        let none = place.run(line).code(4);
+        assert!(none.err.contains("no topic matches"), "{}", none.err);
+    }
+    let part = place.run("tail a.y b.* -o raw --type put").ok();
+    assert_eq!(part.text(), "a.y\n");
+    assert!(part.err.contains("no topic matches b.*"), "{}", part.err);
+}
+
+#[test]
 fn a_follower_reads_the_writes_of_other_processes_and_does_not_block_them() {
     let place = Place::new();
     place.run("put t 1").ok();

@@ -1697,7 +1697,7 @@ fn tail_filters_records_local_and_remote() {
     ];
     assert_eq!(ends, expected);
     let table = place
-        .words(&["tail", "o*", "o", "-o", "table", "--at", "data"])
+        .words(&["tail", "*", "o", "-o", "table", "--at", "data"])
         .ok()
         .text();
     assert!(table.starts_with("TOPIC  TIME"), "{table}");

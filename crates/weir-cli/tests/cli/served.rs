@@ -91,6 +91,7 @@ const DAY: &[(&str, i32)] = &[
     ("get orders --key 9", 4),
     ("delete orders --key 1 --if-present", 0),
     ("tail nothing", 4),
+    ("tail nothing.*", 4),
     ("tail orders -o jsonl --columns offset,kind,key,value", 0),
     (
         "tail orders --from -1 -o jsonl --columns offset,kind,key",
