@@ -3,10 +3,11 @@
 //! The records of several topics are merged in the order of their intentions. When the command
 //! follows a directory (`-f`), it opens the store only after another process may have written, so
 //! that other processes can write. `follower` detects this from the lock file. Group members use it
-//! too. At a server, the command listens all the time (`follow`).
+//! too. At a server, the command listens all the time (`follow`), and merges the records that have
+//! arrived: a record of one topic may arrive after later ones of another topic.
 //!
 //! Invariants:
-//! - No record is printed twice or out of order.
+//! - No record is printed twice, or after a later one of its topic.
 //! - A pause precedes each check for new records.
 //! - Without new records, the command ends soon after the reader of its output.
 
@@ -39,6 +40,8 @@ use crate::report::{Failure, FailureContext, note, usage};
 #[command(after_long_help = "\
 TOPIC may be a pattern: in `orders.*`, `*` matches one part of a name. In `orders.**`, `**` matches
 one or more parts. Records of several topics are printed in the order in which the store applied them.
+With -f at a server, a new record can be printed before an earlier record of another topic. `weir query
+--follow` keeps the order of all topics.
 
 -f follows the topics until Ctrl-C. At a server, the command receives each new record at once. In a
 directory, it opens the store only while it reads, so other commands can write. While it reads, they
