@@ -115,7 +115,7 @@ impl Step {
     }
 }
 
-/// Finds the value after a step. If several members have the name, the last one counts.
+/// Finds the value after a step. If several members have the name, the first one counts.
 struct FindStep<'s>(&'s Step);
 
 impl<'de> DeserializeSeed<'de> for FindStep<'_> {
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for FindStep<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
         while let Some(is_wanted) = map.next_key_seed(NameEquals(self.0))? {
-            if is_wanted {
+            if is_wanted && found.is_none() {
                 found = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
@@ -196,8 +196,10 @@ mod tests {
     #[test]
     fn keys_are_found_by_path() {
         let json = r#"{"a":{"b":[10,{"c":"x\u0041\n"}],"n":-1.50e3},"a b":true,"":7,"a":{"b":[1,{"c":"late"}],"t":"é"}}"#;
-        assert_eq!(key("$.a.b[1].c", json).as_deref(), Ok("late"));
-        assert_eq!(key("a.t", json).as_deref(), Ok("é"));
+        assert_eq!(key("$.a.b[1].c", json).as_deref(), Ok("xA\n"));
+        assert!(key("a.t", json).is_err(), "only the first member counts");
+        assert_eq!(key("a.n", json).as_deref(), Ok("-1.50e3"));
+        assert_eq!(key("t", r#"{"t":"é"}"#).as_deref(), Ok("é"));
         assert_eq!(key("$['a b']", json).as_deref(), Ok("true"));
         assert_eq!(key("$['']", json).as_deref(), Ok("7"));
         assert_eq!(key("$.n", r#"{"n":-1.50e3}"#).as_deref(), Ok("-1.50e3"));
