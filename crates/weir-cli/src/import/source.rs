@@ -144,7 +144,8 @@ impl ImportArgs {
     }
 }
 
-/// Skips a byte order mark. Returns the first byte that is not a blank, if it is in the buffer.
+/// Skips a byte order mark. Returns the first byte that is not a blank, unless more than
+/// `BUFFER_BYTES` blanks precede it.
 fn skip_blanks(input: &mut Box<dyn BufRead>) -> io::Result<Option<u8>> {
     let start = input.fill_buf()?;
     if start.starts_with(MARK) {
@@ -161,6 +162,46 @@ fn skip_blanks(input: &mut Box<dyn BufRead>) -> io::Result<Option<u8>> {
             *input = Box::new(io::Cursor::new(head).chain(rest));
         }
     }
-    let buffered = input.fill_buf()?;
-    Ok(buffered.trim_ascii_start().first().copied())
+    // The first piece of a pipe may have only blanks. They stay in the input for its positions.
+    let mut blanks = Vec::new();
+    let first = loop {
+        let buffered = input.fill_buf()?;
+        let first = buffered.trim_ascii_start().first().copied();
+        if first.is_some() || buffered.is_empty() || blanks.len() >= BUFFER_BYTES {
+            break first;
+        }
+        blanks.extend_from_slice(buffered);
+        let used = buffered.len();
+        input.consume(used);
+    };
+    if !blanks.is_empty() {
+        let rest = std::mem::replace(input, Box::new(io::empty()));
+        *input = Box::new(io::Cursor::new(blanks).chain(rest));
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_is_found_in_pieces_of_any_size() {
+        for (text, expect) in [
+            ("\u{feff} \n [1]", Some(b'[')),
+            ("\n\n{}", Some(b'{')),
+            (" \n", None),
+            ("", None),
+        ] {
+            for piece in 1..=text.len().max(1) {
+                let reader = BufReader::with_capacity(piece, io::Cursor::new(text));
+                let mut input: Box<dyn BufRead> = Box::new(reader);
+                assert_eq!(skip_blanks(&mut input).unwrap(), expect, "{text:?} {piece}");
+                let mut rest = String::new();
+                input.read_to_string(&mut rest).unwrap();
+                assert_eq!(rest, text.trim_start_matches('\u{feff}'), "{piece}");
+            }
+        }
+    }
 }
