@@ -22,7 +22,7 @@ use weir_store::ReadFrom;
 
 use self::fetched::{Fetched, Shared};
 pub use self::follow::TopicQueryNews;
-use self::follow::{Follow, Idle};
+use self::follow::{Follow, Idle, UNKNOWN};
 use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
 use self::reading::Reading;
 use crate::backend::Backend;
@@ -301,8 +301,9 @@ impl TopicQuery {
     fn topics_before(&self) -> Option<Vec<String>> {
         let names = self.query.sources_before()?;
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
+        let patterns = &self.options.topics;
         let is_selected =
-            |name: &&str| self.options.topics.iter().any(|p| pattern_matches(p, name));
+            |name: &&str| *name != UNKNOWN && patterns.iter().any(|p| pattern_matches(p, name));
         Some(names.filter(is_selected).map(str::to_owned).collect())
     }
 

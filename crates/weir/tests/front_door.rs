@@ -251,6 +251,25 @@ fn a_query_begins_at_a_position_and_keeps_it_when_it_is_resumed() {
 }
 
 #[test]
+fn a_query_that_follows_every_topic_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("t").unwrap();
+    topic.ensure().unwrap();
+    for pattern in ["*", "**"] {
+        let mut options = TopicQueryOptions::new([pattern]);
+        options.from = ReadFrom::End;
+        options.end = TopicEnd::Follow;
+        let query = weir.query(options.clone()).unwrap();
+        options.token = Some(query.token().unwrap());
+        drop(query);
+        topic.append(pattern).unwrap().ensure_valid().unwrap();
+        let mut query = weir.query(options).unwrap();
+        assert_eq!(values(&mut query, 1), [pattern]);
+    }
+}
+
+#[test]
 fn a_follow_returns_each_new_record_and_ends_after_its_patience() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();

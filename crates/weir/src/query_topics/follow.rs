@@ -16,6 +16,10 @@ use super::options::pattern_matches;
 use crate::backend::Backend;
 use crate::error::WeirError;
 
+/// Name of the source that represents the topics that are not known yet. It is not a topic, but the
+/// patterns `*` and `**` match it.
+pub(super) const UNKNOWN: &str = "*";
+
 /// The progress of a query that follows.
 #[derive(Debug)]
 pub(super) struct Follow {
@@ -40,7 +44,7 @@ impl Follow {
             None
         } else {
             let options = SourceOptions {
-                name: b"*".to_vec(),
+                name: UNKNOWN.as_bytes().to_vec(),
                 shape: Shape::Framed,
                 sorted: true,
                 ..SourceOptions::default()
