@@ -488,6 +488,13 @@ impl State {
         });
     }
 
+    /// When the waiting calls fail because there is no connection. `None` while there is one, after
+    /// the calls have failed, and before the first connection, for which each call has a time limit.
+    pub(super) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
+        let waits = self.stream.is_none() && self.facts.is_some() && !self.given_up;
+        self.down_since.checked_add(patience).filter(|_| waits)
+    }
+
     /// Fails all waiting calls, because no server was reached for too long.
     pub(super) fn give_up(&mut self) {
         if self.given_up {

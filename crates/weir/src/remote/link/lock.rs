@@ -81,9 +81,10 @@ impl Inner {
         (state.sleep(&self.changed, left), true)
     }
 
-    /// Waits until a packet can be sent.
+    /// Waits until a packet can be sent, or until the waiting calls fail.
     pub(in crate::remote) fn wait_for_work<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
-        let due = state.due();
+        let gives_up_at = state.gives_up_at(self.options.patience);
+        let due = state.due().or(gives_up_at);
         let time = due.map(|due| due.saturating_duration_since(Instant::now()));
         state.writer_sleeps = true;
         let mut state = state.sleep(&self.work, time);

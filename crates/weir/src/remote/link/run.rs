@@ -156,6 +156,8 @@ pub(super) fn read(inner: &Inner) {
             state.give_up();
         }
         inner.changed.notify_all();
+        // The writing thread ends the wait of the calls during a long pause or attempt.
+        inner.work.notify_all();
         // Half of the pause is random, so that clients do not reconnect at the same time.
         let until = Instant::now() + wait / 2 + wait.mul_f64(random_fraction() / 2.0);
         while state.final_error.is_none() {
@@ -538,7 +540,8 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
     moves.then(|| Broken::Again("redirected".to_owned()))
 }
 
-/// Writes until the connection ends for good.
+/// Writes until the connection ends for good. Fails the waiting calls when the connection is lost
+/// for longer than the patience.
 pub(super) fn write(inner: &Inner) {
     let mut state = inner.lock();
     let mut bytes = Vec::new();
@@ -561,6 +564,11 @@ pub(super) fn write(inner: &Inner) {
         }
         if state.final_error.is_some() {
             break;
+        }
+        let gives_up_at = state.gives_up_at(inner.options.patience);
+        if gives_up_at.is_some_and(|at| at <= Instant::now()) {
+            state.give_up();
+            inner.changed.notify_all();
         }
         state = inner.wait_for_work(state);
     }
@@ -831,6 +839,45 @@ mod tests {
         let outcomes = proposal.wait().unwrap();
         let refused = Outcome::Refused { code, expected: 1 };
         assert_eq!(outcomes.iter().next(), Some(refused));
+    }
+
+    #[test]
+    fn calls_fail_after_the_patience_during_a_pause_and_during_an_attempt() {
+        for retry_ms in [Some(30_000), None] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = format!("weir://{}", listener.local_addr().unwrap());
+            let addresses: [Address; 1] = [address.parse().unwrap()];
+            let options = ConnectOptions {
+                patience: Duration::from_secs(1),
+                ..ConnectOptions::default()
+            };
+            let link = Link::new(&addresses, ClientId::NONE, &options).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(&hello_ok(0)).unwrap();
+            link.facts().unwrap();
+            drop(stream);
+            let since = Instant::now();
+            // The server refuses the next HELLO and asks for a pause, or is silent.
+            let (mut stream, _) = listener.accept().unwrap();
+            if retry_ms.is_some() {
+                let refusal = RefusalMessage {
+                    fatal: true,
+                    retry_ms,
+                    ..RefusalMessage::new(ErrorCode::Busy)
+                };
+                let mut bytes = greeting();
+                Encoder::default().encode(&Packet::new(Message::Refusal(refusal)), &mut bytes);
+                stream.write_all(&bytes).unwrap();
+            }
+            let (key, value) = (&b"k"[..], &b"1"[..]);
+            let put = Intention::new("t", Operation::Put { key, value });
+            let proposed = link.propose(&[put]);
+            let outcomes = proposed.and_then(|(proposal, _)| proposal.wait());
+            assert!(outcomes.is_err());
+            // The pause takes at least 15 s, the attempt 10 s.
+            let waited = since.elapsed();
+            assert!(waited < Duration::from_secs(8), "{retry_ms:?}: {waited:?}");
+        }
     }
 
     #[test]
