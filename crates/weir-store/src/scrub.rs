@@ -35,7 +35,8 @@ pub struct ScrubReport {
     pub bytes: u64,
     /// Damage and failed reads.
     pub findings: Vec<Finding>,
-    /// Whether everything was read; false if the store was closed during the round.
+    /// Whether everything was read; false if the store was closed during the round, or if a file
+    /// could not be opened for lack of descriptors.
     pub complete: bool,
 }
 
@@ -122,11 +123,20 @@ struct ScrubRound<'a> {
     readers: &'a LogReaders,
     limiter: RateLimiter<'a>,
     findings: Vec<Finding>,
+    /// Whether a file could not be opened for lack of descriptors.
+    lacks_descriptors: bool,
 }
 
 impl ScrubRound<'_> {
-    /// Adds the error of a read to the findings.
+    /// Adds the error of a read to the findings. Lack of descriptors is not damage: the round is
+    /// then incomplete.
     fn add_error(&mut self, file: &str, error: &StoreError) {
+        if error.lacks_descriptors() {
+            if !std::mem::replace(&mut self.lacks_descriptors, true) {
+                tracing::warn!(%error, file, "the scrub cannot read all files");
+            }
+            return;
+        }
         // Maintenance may have removed the file since it was listed.
         if error.is_missing_file() {
             return;
@@ -209,7 +219,11 @@ impl ScrubRound<'_> {
                     continue;
                 }
                 if let Err(error) = files.check(&block) {
-                    self.add_error(&directory(files.id), &error);
+                    // An install replaces the files, also by files with the same paths.
+                    files.wait_installed();
+                    if !files.is_replaced(&block) {
+                        self.add_error(&directory(files.id), &error);
+                    }
                 }
                 if !self
                     .limiter
@@ -242,8 +256,10 @@ pub(crate) fn round(
         readers,
         limiter,
         findings: Vec::new(),
+        lacks_descriptors: false,
     };
-    let complete = round.log() && round.snapshots() && round.topics();
+    let is_at_end = round.log() && round.snapshots() && round.topics();
+    let complete = is_at_end && !round.lacks_descriptors;
     let report = ScrubReport {
         bytes: round.limiter.bytes,
         findings: round.findings,

@@ -9,6 +9,7 @@ use weir_store::disk::{Disk, SimDisk, SimFailure, SimOp};
 use weir_store::replica::{EntryBody, EntryId, Replica, ShippedSnapshot, StagedSnapshot};
 use weir_store::{Durability, LogIndex, OpenOptions, Store, StoreError, verify_disk};
 
+use crate::disks::{Gate, Op, Rule};
 use crate::replica::{SingleNode, append, entry, node, open_node};
 use crate::world::{Rec, create, drain, execute, options, put, records};
 
@@ -222,6 +223,35 @@ fn readers_of_the_old_state_continue_in_the_installed_state_without_a_gap() {
     store.close().unwrap();
     let (store, _, _) = open(&disk).unwrap();
     assert_eq!(records(&store, "orders").len() as u64, SENT + 1);
+}
+
+#[test]
+fn an_install_during_a_scrub_is_not_reported_as_damage() {
+    let sender = sender();
+    let gate = Gate::new(SimDisk::new());
+    let provider = Arc::new(SingleNode::default());
+    let on = gate.disk();
+    let opened = Store::open_node_disk(on, &options(), &node(), Arc::clone(&provider) as _);
+    let (store, replica) = opened.unwrap();
+    provider.follow(&replica);
+    create(&store, "orders");
+    // Two blocks in one segment. The sender has a segment with the same path.
+    for key in ["a", "b"] {
+        execute(&store, &[put("orders", key.as_bytes(), &[7; 3000])]);
+        store.checkpoint().unwrap();
+    }
+    let staged = stage(&ship(&sender), &replica).unwrap();
+    gate.rule(Op::Read, "topics/", Rule::HoldOne);
+    let report = std::thread::scope(|scope| {
+        let scrub = scope.spawn(|| store.scrub(u64::MAX));
+        gate.wait_held();
+        replica.install(staged).unwrap();
+        gate.release();
+        scrub.join().unwrap()
+    });
+    assert_eq!(store.digest(), sender.store.digest());
+    assert!(report.complete);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
 #[test]

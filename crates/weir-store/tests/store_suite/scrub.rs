@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weir_store::disk::SimDisk;
 use weir_store::{OpenOptions, Scrub, Store};
 
-use crate::disks::{Gate, Op, PATIENCE, Rule};
+use crate::disks::{EMFILE, Gate, Op, PATIENCE, Rule};
 use crate::world::{create, open, options, put_many, records};
 
 /// Writes in calls of ten, so that there are many entries and log segments.
@@ -93,6 +93,21 @@ fn damage_in_each_kind_of_file_is_reported_once_and_not_changed() {
     assert_eq!(store.damage().len(), 3);
     // The store continues to accept writes.
     fill(&store, 200, 210);
+}
+
+#[test]
+fn a_lack_of_descriptors_is_not_reported_as_damage() {
+    let disk = SimDisk::new();
+    drop(sample(&disk));
+    let gate = Gate::new(disk);
+    let store = open(gate.disk());
+    gate.rule(Op::Open, "snapshots/", Rule::Fail(EMFILE));
+    let report = store.scrub(u64::MAX);
+    assert!(!report.complete);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert_eq!((store.stats().scrub_rounds, store.stats().damage), (0, 0));
+    gate.release();
+    assert!(store.scrub(u64::MAX).complete);
 }
 
 #[test]
