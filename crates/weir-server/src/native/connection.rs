@@ -825,6 +825,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
+impl<S> Drop for Connection<S> {
+    /// Releases the session of a connection that was evicted, which does not reach the end of
+    /// [`run`](Self::run).
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            self.port.release(session.client, self.number);
+        }
+    }
+}
+
 /// Result of processing the packet at the front.
 enum PacketResult {
     Processed,
@@ -882,8 +892,8 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use weir_core::intention::IntentionLimits;
-    use weir_core::{BatchBuilder, ErrorCode, Intention, Operation};
-    use weir_protocol::{CHAIN, Encoder, Message, Packet};
+    use weir_core::{BatchBuilder, ClientId, ErrorCode, Intention, Operation};
+    use weir_protocol::{CHAIN, Encoder, Hello, Message, Packet};
 
     use super::{Connection, poll_pause};
     use crate::config::{ServerConfig, Size};
@@ -1022,6 +1032,34 @@ mod tests {
             connection.chain_refusal = Some(ErrorCode::NoLeader);
             assert!(connection.next_packet().await);
             assert_eq!(admission.bytes(), writes_max);
+        });
+    }
+
+    /// A connection that is evicted is dropped before its task has ended.
+    #[test]
+    fn a_dropped_connection_releases_its_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let port = late::port(folder.path(), ServerConfig::default());
+        let mut packets = b"|\n".to_vec();
+        let hello = Hello {
+            client: ClientId([1; 16]),
+            ..Hello::default()
+        };
+        Encoder::default().encode(&Packet::new(Message::Hello(hello)), &mut packets);
+        late::run(async {
+            let (stream, _client) = duplex(1 << 10);
+            let owner = port.shared.security.owner();
+            let mut connection = Connection::new(Arc::clone(&port), 1, stream, owner);
+            let received = connection.received.as_mut().unwrap();
+            let space = received.free_space(packets.len()).unwrap();
+            space[..packets.len()].copy_from_slice(&packets);
+            received.arrived(packets.len());
+            for _greeting_or_hello in 0..2 {
+                assert!(connection.next_packet().await);
+            }
+            assert_eq!(port.lock().len(), 1);
+            drop(connection);
+            assert!(port.lock().is_empty());
         });
     }
 
