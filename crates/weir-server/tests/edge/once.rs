@@ -452,6 +452,27 @@ fn a_conflict_lists_the_unseen_records_on_request() {
     assert_eq!(world.store.topic("t").unwrap().last.0, 5);
 }
 
+#[test]
+fn a_conflict_scans_a_limited_number_of_bytes() {
+    let world = world();
+    let put = |key: &[u8], value: &[u8]| {
+        let put = Intention::new("t", Operation::Put { key, value });
+        world.store.propose(&[put]).unwrap().wait().unwrap();
+    };
+    put(b"k", b"1");
+    // More than 64 MiB, in blocks of less than 1 MiB.
+    let value = vec![b'v'; 1_000_000];
+    for _ in 0..70 {
+        put(b"other", &value);
+    }
+    put(b"k", b"2");
+    let stale = "If-Match: \"k2\"\nPrefer: conflicts=10";
+    let reply = world.ask("PUT /v1/topics/t/keys/k", stale, b"3");
+    assert_eq!(reply.status, 412);
+    assert_eq!(reply.json()["conflicts"].as_array().unwrap().len(), 0);
+    assert_eq!(reply.json()["conflicts_more"], true);
+}
+
 /// The intention of a retry can differ, because it depends on the state of the topic or has another
 /// trace.
 #[test]

@@ -22,4 +22,4 @@ pub(crate) use self::filter::Filter;
 pub(crate) use self::keys::keys;
 pub(crate) use self::one::{event, event_if_ready, key, key_if_ready};
 pub(crate) use self::page::page;
-pub(crate) use self::position::{is_not_modified, no_topic, seek, start};
+pub(crate) use self::position::{SCAN_BYTES_MAX, is_not_modified, no_topic, seek, start};

@@ -7,6 +7,7 @@
 //! - A record is returned only if the writer has the right to read it.
 //! - The records are reserved from the budget of responses until they are sent, and omitted if
 //!   there is no memory.
+//! - A request scans at most [`SCAN_BYTES_MAX`], and the rest of a block.
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::limits::readers::Readers;
 use crate::limits::{PAGE_BYTES, PAGE_RECORDS_MAX};
 use crate::resources::condition::{Condition, Conditions};
 use crate::resources::context::{Call, Edge};
+use crate::resources::events::read::SCAN_BYTES_MAX;
 use crate::resources::problems;
 use crate::resources::records::{Form, Writer};
 
@@ -119,7 +121,7 @@ impl UnseenRecords {
             .map_err(|error| problems::of_store(&error))?
             .or_earliest();
         let mut writer = Writer::new(Form::Json);
-        let (mut scanned, mut more) = (0, false);
+        let (mut scanned, mut scanned_bytes, mut more) = (0, 0, false);
         'pages: loop {
             // A block larger than a page would exceed the reservation, so the client must read it
             // separately.
@@ -146,6 +148,12 @@ impl UnseenRecords {
                 if matches {
                     writer.record(&self.topic, &record);
                 }
+            }
+            scanned_bytes += page.wire_bytes();
+            let end = self.upto.min(reader.last().0);
+            if scanned_bytes >= SCAN_BYTES_MAX && page.last().0 < end {
+                more = true;
+                break;
             }
         }
         let mut records = writer.end();

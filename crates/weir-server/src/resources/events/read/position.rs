@@ -16,8 +16,8 @@ use crate::resources::context::{Call, Edge};
 use crate::resources::records::Form;
 use crate::resources::{consistency, problems};
 
-/// Bytes of records that a page with a filter scans. After them the page ends with its matches and
-/// the position to continue from.
+/// Bytes of records that a page with a filter, or a list of unseen records, scans. After them the
+/// page ends with its matches and the position to continue from.
 pub(crate) const SCAN_BYTES_MAX: usize = 64 << 20;
 
 /// Waits until the topic has the offset that the request names.
