@@ -99,14 +99,16 @@ struct Trim {
 }
 
 /// Chooses the records to remove, and returns the first error of a topic. A topic that cannot be
-/// read does not stop the retention of the others.
+/// read or written does not stop the retention of the others.
 fn choose(
     handle: &MaintenanceHandle,
     only: Option<TopicId>,
     _permit: &ExclusivePermit,
 ) -> Result<(Vec<Trim>, Result<(), StoreError>), StoreError> {
-    let (mut trims, mut chosen) = (Vec::new(), Ok(()));
-    for topic in handle.run_on_commit_thread(move |committer| candidates(committer, only))?? {
+    let (topics, mut chosen) =
+        handle.run_on_commit_thread(move |committer| candidates(committer, only))?;
+    let mut trims = Vec::new();
+    for topic in topics {
         match through(&topic) {
             Ok(through) if through > topic.files.trimmed() => trims.push(Trim {
                 topic: topic.name,
@@ -168,11 +170,12 @@ fn remove(
     Ok(report)
 }
 
-/// Flushes and returns the topics with retention limits.
+/// Flushes and returns the topics with retention limits, without those whose flush failed. Also
+/// returns the first error of a flush.
 fn candidates(
     committer: &mut Committer,
     only: Option<TopicId>,
-) -> Result<Vec<Candidate>, StoreError> {
+) -> (Vec<Candidate>, Result<(), StoreError>) {
     let engine = &committer.engine;
     let mut candidates = Vec::new();
     let machine = engine.machine.read();
@@ -196,19 +199,24 @@ fn candidates(
     }
     drop(machine);
     let topics = &mut committer.applier.lock().topics;
-    for candidate in &mut candidates {
+    let (mut flushed, mut result) = (Vec::new(), Ok(()));
+    for mut candidate in candidates {
         let id = candidate.files.id;
-        topics.flush_topic(id)?;
+        if let Err(error) = topics.flush_topic(id) {
+            result = result.and(Err(error));
+            continue;
+        }
         candidate.blocks = candidate.files.contents.read().blocks.clone();
         if let Some(writer) = topics
             .writers
             .get_mut(id.index())
-            .filter(|_| should_close(candidate))
+            .filter(|_| should_close(&candidate))
         {
             candidate.blocks = writer.close_segment();
         }
+        flushed.push(candidate);
     }
-    Ok(candidates)
+    (flushed, result)
 }
 
 fn size(block: &BlockRef) -> u64 {

@@ -146,6 +146,22 @@ fn a_damaged_topic_does_not_stop_the_retention_of_others() {
     assert_eq!((store.removed("a").0, store.removed("b").0), (0, 6));
 }
 
+#[test]
+fn a_topic_that_cannot_be_written_does_not_stop_the_trims_of_others() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    for topic in ["a", "b"] {
+        create_with(&store, topic, &with(|r| r.age_ms = Some(0)));
+        fill(&store, topic, 0, 5);
+    }
+    gate.rule(Op::Write, "topics/00000000/", Rule::Fail(ENOSPC));
+    assert!(store.retain(None).is_err());
+    assert_eq!((store.removed("a").0, store.removed("b").0), (0, 6));
+    gate.release();
+    store.retain(None).unwrap();
+    assert_eq!(store.removed("a").0, 6);
+}
+
 fn trim(store: &Store, topic: &str, through: u64) {
     let trim = Intention::new(topic, Operation::Trim { through });
     assert_eq!(execute(store, &[trim])[0].effect, Effect::Valid);
