@@ -27,17 +27,19 @@ const DEAD_LETTERS_PER_STEP: usize = 100;
 impl Store {
     /// Writes the unwritten dead letters of a group. Each claim also does this. Returns the number
     /// of letters that are now written. Letters that the topic for dead letters rejects stay
-    /// unwritten.
+    /// unwritten. A letter whose record cannot be read stays unwritten, and does not stop the
+    /// others.
     ///
     /// # Errors
-    /// The errors of a write.
+    /// The errors of a write. After all letters, the first error of the read of a record.
     pub fn write_dead_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
         let mut after = 0;
         let mut written = 0;
+        let mut unread = Ok(());
         loop {
             let Some((dead, created, letters)) = self.unwritten_dead_letters(topic, group, after)
             else {
-                return Ok(written);
+                return unread.map(|()| written);
             };
             after = letters.last().map_or(u64::MAX, |(number, _)| *number);
             self.create_if_missing(&dead)?;
@@ -45,7 +47,13 @@ impl Store {
             let mut sent = Vec::new();
             for (number, letter) in &letters {
                 let name = format!("{topic}/{group}/{created}.{number}");
-                let page = self.page_at(topic, ConsequenceOffset(letter.offset))?;
+                let page = match self.page_at(topic, ConsequenceOffset(letter.offset)) {
+                    Ok(page) => page,
+                    Err(error) => {
+                        unread = unread.and(Err(error));
+                        continue;
+                    }
+                };
                 let why = why(topic, group, letter, page.as_ref())?;
                 let proposal = self.propose_dead_letter(&dead, &name, &why, page.as_ref())?;
                 sent.extend(proposal.map(|proposal| (*number, proposal)));

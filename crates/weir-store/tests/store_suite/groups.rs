@@ -437,6 +437,33 @@ fn a_dead_letter_over_a_limit_of_the_store_does_not_fail_claims() {
 }
 
 #[test]
+fn a_dead_letter_whose_record_is_damaged_does_not_stop_the_others() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    // Each record is in its own block.
+    for key in ["first", "second"] {
+        put_many(&store, "t", [(key, "poison")]);
+        store.checkpoint().unwrap();
+    }
+    open_group(&store, "t", GroupMode::Shared, |setup| {
+        setup.attempts_max = 1;
+        setup.dead_letters = "dead";
+    });
+    let claimed = claim(&store, "t", "anna", 2);
+    assert_eq!(offsets(&claimed), [2, 3]);
+    nack(&store, "t", &claimed, "no");
+    let files = disk.files().into_iter();
+    let segment: Vec<_> = files.filter(|path| path.starts_with("topics/")).collect();
+    // A byte of the first block, after its header.
+    disk.flip(&segment[0], 100, 0);
+    let error = store.write_dead_letters("t", "g").unwrap_err();
+    assert!(error.is_damage(), "{error}");
+    assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 1);
+    assert_eq!(records(&store, "dead").len(), 3, "CREATE, why, the record");
+}
+
+#[test]
 fn a_dead_letter_that_cannot_be_written_keeps_no_claimed_record_from_its_member() {
     let gate = Gate::new(SimDisk::new());
     let large = OpenOptions {
