@@ -744,15 +744,27 @@ impl Node {
     /// As [`linearize`](Self::linearize), for requests that only the leader answers.
     ///
     /// # Errors
-    /// `Elsewhere` if another node leads; `Remote` with `NoLeader` as for
+    /// `Elsewhere` if another node leads, also after the wait; `Remote` with `NoLeader` as for
     /// [`linearize`](Self::linearize).
     pub async fn linearize_on_leader(&self, patience: Duration) -> Result<(), StoreError> {
+        self.check_none_other_leads()?;
+        self.linearize(patience).await?;
+        // Another node may have been elected during the wait, and have confirmed the read.
+        self.check_none_other_leads()?;
+        if self.is_leader() {
+            return Ok(());
+        }
+        Err(no_leader("an election is under way"))
+    }
+
+    /// Fails with `Elsewhere` if another node is known to lead.
+    fn check_none_other_leads(&self) -> Result<(), StoreError> {
         match self.leader() {
             Some((node, member)) if node != self.port.identity.node => {
                 let client = member.client;
                 Err(StoreError::Elsewhere { node, client })
             }
-            _ => self.linearize(patience).await,
+            _ => Ok(()),
         }
     }
 

@@ -380,6 +380,28 @@ async fn a_store_becomes_a_cluster_of_three_nodes_without_loss() {
     }
 }
 
+/// The wait for a leader begins before the node is a member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_does_not_lead_if_another_one_is_found_during_the_wait() {
+    let mut cluster = Cluster::start(2, CLUSTER).await;
+    let first = BTreeMap::from([(1, cluster.members[&1].clone())]);
+    cluster.nodes[&1].initialize(first).await.unwrap();
+    // The only voter leads. The learner can never lead.
+    let leads = |status: &Status| status.role == Role::Leader;
+    cluster.nodes[&1].until(leads).await.unwrap();
+    let mut waiting = Box::pin(cluster.nodes[&2].linearize_on_leader(PATIENCE));
+    let begun = tokio::time::timeout(Duration::ZERO, &mut waiting).await;
+    assert!(begun.is_err(), "the node knows no leader yet");
+    cluster.add_learner(2).await;
+    let code = waiting.await.unwrap_err().code();
+    // On a busy machine, the leader may be silent for a moment.
+    let is_refused = matches!(code, ErrorCode::Redirect | ErrorCode::NoLeader);
+    assert!(is_refused, "{code:?}");
+    for node in [1, 2] {
+        cluster.stop(node).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_follower_redirects_and_a_minority_refuses_writes() {
     let mut cluster = Cluster::start(3, CLUSTER).await;
