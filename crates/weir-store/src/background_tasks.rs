@@ -6,9 +6,11 @@
 //! offset is written. Closing the store writes the remaining cursors.
 //!
 //! Invariant: a deferred cursor is removed only after it, or a newer one, has a verdict, or if its
-//! intention is invalid, or if its group is reset or deleted. So a flush returns an error as long
-//! as a cursor of an unchanged group is not in the log. A reset or delete is queued after each
-//! cursor of its group that is being written.
+//! intention is invalid, or if a reset or delete of its group is queued. So a flush returns an
+//! error as long as a cursor is not in the log, unless a reset or delete of its group was queued.
+//! If that reset or delete fails later, the cursor is lost: after some errors, it is unknown
+//! whether the reset is in the log. A reset or delete is queued after each cursor of its group that
+//! is being written.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;

@@ -249,9 +249,13 @@ impl Store {
     /// [`group_step`](Self::group_step) moves the cursor at once. If the write fails and a later
     /// attempt can succeed, the store retries it.
     ///
-    /// A later reset or delete of the group through this store discards the scheduled move. A reset
-    /// through another node of a cluster ends the generation of an owner, but not a scheduled move of
-    /// generation 0, which is applied after the reset.
+    /// A later reset or delete of the group through this store discards the scheduled move, also if
+    /// the reset or delete fails after it was queued, for example on a full disk. The group then
+    /// delivers the records again.
+    ///
+    /// A reset ends the generation of an owner. A scheduled move of generation 0 is applied after the
+    /// reset if the reset is made through another node of a cluster, or if the move already waits in
+    /// the slow lane.
     pub fn move_cursor(
         &self,
         topic: &str,

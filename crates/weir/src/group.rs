@@ -337,8 +337,8 @@ impl Group {
     }
 
     /// Acknowledges records of an exclusive group without blocking. The acknowledgement is written
-    /// soon, together with later ones, or on close. After a crash or a lost connection to a server,
-    /// the records may be delivered again.
+    /// soon, together with later ones, or on close. After a crash, a lost connection to a server,
+    /// or a reset or delete of the group that failed, the records may be delivered again.
     ///
     /// # Errors
     /// `Group` with `GroupMode` for a group of another mode.
