@@ -1,17 +1,18 @@
 //! Servers that break the protocol.
 
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use weir::{ErrorCode, ReadFrom, StoreError, Weir, WeirError};
+use weir::{ConnectOptions, ErrorCode, ReadFrom, StoreError, Weir, WeirError};
 use weir_core::codec::{put_bytes, put_varint};
 use weir_core::{ClientId, ConsequenceOffset, IntentionOffset, Record, RecordFlags, RecordKind};
 use weir_protocol::{After, Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
@@ -81,6 +82,75 @@ fn code<T: Debug>(result: Result<T, WeirError>) -> ErrorCode {
         WeirError::Store(StoreError::Remote { code, .. }) => code,
         other => panic!("{other:?}"),
     }
+}
+
+/// Answers lists of topics, and redirects writes after the first list.
+fn redirect_writes(to: &'static [u8]) -> impl Fn(&Message<'_>) -> Vec<Message<'static>> {
+    let (has_answered, write) = (Cell::new(false), Cell::new(None));
+    move |message| {
+        let mut responses = Vec::new();
+        match message {
+            Message::Topics { .. } => {
+                has_answered.set(true);
+                let (more, lines) = (false, &b""[..]);
+                responses.push(Message::TopicsResponse { more, lines });
+            }
+            Message::Write { count, .. } => write.set(Some(u64::from(*count))),
+            _ => {}
+        }
+        if has_answered.get() {
+            responses.extend(write.take().map(|count| {
+                let mut refusal = RefusalMessage::new(ErrorCode::Redirect);
+                refusal.address = to;
+                refusal.nonce = Some(0);
+                refusal.count = Some(count);
+                Message::Refusal(refusal)
+            }));
+        }
+        responses
+    }
+}
+
+#[test]
+fn answers_to_reads_do_not_make_a_cycle_of_redirects_fast() {
+    let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let urls = [0, 1].map(|n: usize| format!("weir://{}", listeners[n].local_addr().unwrap()));
+    let connections = Arc::new(AtomicU32::new(0));
+    for (n, listener) in listeners.into_iter().enumerate() {
+        let to: &'static str = urls[1 - n].clone().leak();
+        let to = to.as_bytes();
+        let connections = Arc::clone(&connections);
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                connections.fetch_add(1, Ordering::Relaxed);
+                std::thread::spawn(move || serve(stream.unwrap(), redirect_writes(to)));
+            }
+        });
+    }
+    let mut options = ConnectOptions::default();
+    options.patience = Duration::from_secs(2);
+    let remote = Weir::connect_with(&urls[0], &options).unwrap();
+    let is_over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // Fails while there is no connection.
+                let _ = remote.topics(false);
+                std::thread::yield_now();
+            }
+        });
+        let written = remote.topic("t").and_then(|topic| topic.put("k", "v"));
+        is_over.store(true, Ordering::Relaxed);
+        written
+    });
+    let written = code(written);
+    assert!(
+        matches!(written, ErrorCode::Redirect | ErrorCode::Unreachable),
+        "{written:?}"
+    );
+    let connections = connections.load(Ordering::Relaxed);
+    assert!(connections < 60, "{connections} connections");
 }
 
 #[test]

@@ -26,6 +26,9 @@ const ATTEMPT_TIME_MIN: Duration = Duration::from_millis(300);
 const SESSION_ATTEMPT_TIME_MIN: Duration = Duration::from_secs(3);
 /// Redirects that a client follows without a pause.
 const HOPS_MAX: u32 = 8;
+/// Age of a connection from which an answer other than an outcome ends a chain of redirects. A node
+/// that redirects all writes may answer reads.
+const CHAIN_END_TIME: Duration = Duration::from_secs(2);
 /// Maximum number of servers of a cluster that a client remembers.
 const NODES_MAX: usize = 64;
 /// Bytes of one read.
@@ -376,6 +379,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32, attempts: u32) -> 
 
 /// Processes packets until the connection ends.
 fn process_packets(inner: &Inner, input: &mut Input, hops: &mut u32) -> Broken {
+    let opened = Instant::now();
     loop {
         let mut received_any = false;
         let ended = input.packets(|packet, bytes| {
@@ -384,7 +388,8 @@ fn process_packets(inner: &Inner, input: &mut Input, hops: &mut u32) -> Broken {
             let redirect = matches!(&packet.message, Message::Refusal(refusal)
                 if code_of(refusal) == ErrorCode::Redirect);
             let committed = matches!(packet.message, Message::Committed { .. });
-            if !redirect && (committed || !packet.tag.is_empty()) {
+            let is_answer = || !packet.tag.is_empty() && opened.elapsed() >= CHAIN_END_TIME;
+            if *hops > 0 && !redirect && (committed || is_answer()) {
                 // This server responds, so the chain of redirects has ended.
                 *hops = 0;
             }
