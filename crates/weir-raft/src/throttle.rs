@@ -15,7 +15,8 @@ const NEAR_ENTRIES: u64 = 256;
 const PAUSE_FACTOR: u32 = 2;
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Limit on the sum of the pauses of one catch-up.
+/// Limit on the sum of the pauses of one client. A snapshot and the entries of the log have separate
+/// clients, so a catch-up may pause for twice this time.
 const PAUSES_MAX: Duration = Duration::from_mins(1);
 /// Time after the last growth of the log until which clients are assumed to write.
 const WRITING: Duration = Duration::from_millis(100);
