@@ -246,7 +246,7 @@ fn a_deferred_cursor_does_not_undo_a_reset() {
 fn a_cursor_that_is_being_written_does_not_undo_a_reset() {
     let (store, _provider) = open(NEVER);
     // A flush copies all cursors before it queues them. Many cursors make this take long.
-    let others: Vec<String> = (0..5_000).map(|n| format!("other-{n}")).collect();
+    let others: Vec<String> = (0..2_000).map(|n| format!("other-{n}")).collect();
     for round in 0..10 {
         for other in &others {
             let offset = ConsequenceOffset(1);
