@@ -154,6 +154,36 @@ fn answers_to_reads_do_not_make_a_cycle_of_redirects_fast() {
 }
 
 #[test]
+fn a_request_that_ends_its_connection_does_not_end_later_calls() {
+    for refused in [ErrorCode::TooLarge, ErrorCode::Internal] {
+        let respond = move |message: &Message<'_>| {
+            let mut refusal = RefusalMessage::new(refused);
+            refusal.fatal = true;
+            let (more, lines) = (false, &b""[..]);
+            match message {
+                Message::Write { .. } => vec![Message::Refusal(refusal)],
+                Message::Topics { .. } => vec![Message::TopicsResponse { more, lines }],
+                _ => Vec::new(),
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("weir://{}", listener.local_addr().unwrap());
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), respond);
+            }
+        });
+        let remote = Weir::connect(&url).unwrap();
+        for _ in 0..2 {
+            let topic = remote.topic("t").unwrap();
+            assert_eq!(code(topic.put("k", "v")), ErrorCode::Indeterminate);
+            assert!(remote.topics(false).unwrap().is_empty());
+        }
+    }
+}
+
+#[test]
 fn a_listener_at_position_0_starts_at_the_first_offset() {
     let starts = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&starts);

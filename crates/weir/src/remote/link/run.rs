@@ -12,6 +12,7 @@ use weir_protocol::{
 };
 
 use super::{Facts, Inner, State, trust};
+use crate::error::remote_error;
 use crate::remote::address::{Address, Stream};
 use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, pause_after_refusal, random_fraction};
 
@@ -470,6 +471,12 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
     }
 }
 
+/// Whether a fatal refusal with this code concerns one request and not the connection. Later calls
+/// then use a new connection.
+fn is_of_request(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::TooLarge | ErrorCode::Internal)
+}
+
 /// Handles a packet of an open connection.
 fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
     let protocol = |why: &str| Some(Broken::Final(ErrorCode::Protocol, why.to_owned()));
@@ -500,7 +507,15 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         }
         Message::Received { nonce, count } => state.received(*nonce, *count),
         Message::Refusal(refusal) if refusal.fatal => {
-            return Some(refused_hello(refusal));
+            let code = code_of(refusal);
+            if !is_of_request(code) {
+                return Some(refused_hello(refusal));
+            }
+            // The server does not report which request it is.
+            let text = text_of(refusal);
+            state.fail_in_flight(&text);
+            state.fail_open(|| remote_error(code, text.clone()));
+            return Some(Broken::Again(text));
         }
         Message::Refusal(refusal)
             if code_of(refusal) == ErrorCode::Redirect && !refusal.is_of_write() =>
