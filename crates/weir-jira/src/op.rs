@@ -409,6 +409,15 @@ impl Action {
         }
     }
 
+    /// The parts of [`touches`](Self::touches) whose values the change replaces. A list keeps the
+    /// items that other users add or remove.
+    pub(crate) fn replaces(&self) -> Vec<String> {
+        match self {
+            Self::Edit { fields, .. } => fields.keys().cloned().collect(),
+            _ => self.touches(),
+        }
+    }
+
     /// Whether two changes of an issue affect a common part of it.
     pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
         let (own, other) = (self.touches(), other.touches());

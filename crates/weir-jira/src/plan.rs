@@ -64,9 +64,9 @@ pub(crate) struct Planner<'a> {
     created: Option<BTreeMap<String, Created>>,
     /// Number of text edits that were merged with edits of other users.
     pub(crate) merged: u64,
-    /// Last change of each issue before a write, by id. A change by another user after this time
-    /// was overwritten.
-    pub(crate) seen: BTreeMap<String, i64>,
+    /// Last change of each issue before a write of a field, by id and field. The write may have
+    /// overwritten a change of that field by another user after this time.
+    pub(crate) seen: BTreeMap<String, BTreeMap<String, i64>>,
 }
 
 impl<'a> Planner<'a> {
@@ -169,14 +169,17 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Reads fields of an issue, and records its last change.
+    /// Reads fields of an issue, and records for each of them the last change of the issue.
     fn read_issue(&mut self, id: &str, fields: &str) -> Result<Value> {
         let issue: Value = self
             .client
             .get(&format!("issue/{id}?fields={fields},updated"))?;
         let updated = issue["fields"]["updated"].as_str().and_then(time::parse);
-        let own = self.seen.entry(id.to_owned()).or_default();
-        *own = updated.unwrap_or(0).max(*own);
+        let seen = self.seen.entry(id.to_owned()).or_default();
+        for field in fields.split(',') {
+            let last = seen.entry(field.to_owned()).or_default();
+            *last = updated.unwrap_or(0).max(*last);
+        }
         Ok(issue["fields"].clone())
     }
 

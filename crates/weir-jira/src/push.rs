@@ -164,7 +164,7 @@ struct Push<'a> {
     deferred: Vec<Op>,
     /// Operations that are stuck or wait for a stuck one, in order.
     blocked: Vec<Op>,
-    /// Written fields, by issue.
+    /// Fields whose values were replaced, by issue.
     written: BTreeMap<String, BTreeSet<String>>,
     /// Numbers of executed operations, with the issues that must still be read back.
     unread: Vec<(u64, BTreeSet<String>)>,
@@ -398,7 +398,7 @@ impl Push<'_> {
                 self.written
                     .entry(id)
                     .or_default()
-                    .extend(op.action.touches());
+                    .extend(op.action.replaces());
             }
             rest.state = State::Conflict;
             self.report_problem(&rest);
@@ -419,7 +419,7 @@ impl Push<'_> {
             self.written
                 .entry(id)
                 .or_default()
-                .extend(op.action.touches());
+                .extend(op.action.replaces());
         }
         self.unread
             .push((op.number, op.issues().into_iter().collect()));
@@ -431,7 +431,7 @@ impl Push<'_> {
         let written = std::mem::take(&mut self.written);
         let mut own: BTreeSet<String> = BTreeSet::new();
         for (id, fields) in written {
-            let seen = self.planner.seen.get(&id).copied();
+            let seen = self.planner.seen.get(&id).cloned().unwrap_or_default();
             let read = match pull::refresh(self.client, self.replica, &id) {
                 // The change was executed. Only the next push reads this issue back.
                 Err(error) if error.is_about_one_object() => {
@@ -444,7 +444,7 @@ impl Push<'_> {
             if let Some(issue) = read {
                 let history = issue["changelog"]["histories"].as_array();
                 for entry in history.into_iter().flatten() {
-                    self.report_overwritten(entry, &issue, &me, seen, &fields);
+                    self.report_overwritten(entry, &issue, &me, &seen, &fields);
                 }
                 own.insert(id.clone());
             }
@@ -473,26 +473,26 @@ impl Push<'_> {
     }
 
     /// Reports the fields in an entry of the changelog that another user changed between the read
-    /// and the write.
+    /// and the write. `seen` has the time of the last change before the read, by field.
     fn report_overwritten(
         &mut self,
         entry: &Value,
         issue: &Value,
         me: &Value,
-        seen: Option<i64>,
+        seen: &BTreeMap<String, i64>,
         fields: &BTreeSet<String>,
     ) {
         let at = entry["created"].as_str().and_then(time::parse);
         let foreign = entry["author"]["accountId"] != *me;
-        let (Some(at), Some(seen)) = (at, seen) else {
+        let Some(at) = at.filter(|_| foreign) else {
             return;
         };
-        if !foreign || at <= seen {
-            return;
-        }
         for item in entry["items"].as_array().into_iter().flatten() {
             let field = item["fieldId"].as_str().unwrap_or_default();
-            if fields.contains(field) {
+            let is_unseen = seen.get(field).is_some_and(|read| at > *read);
+            // A change after the write was not overwritten.
+            let is_replaced = last_own_change(issue, me, field) >= Some(at);
+            if fields.contains(field) && is_unseen && is_replaced {
                 self.report.overwritten += 1;
                 let who = entry["author"]["displayName"]
                     .as_str()
@@ -525,6 +525,18 @@ impl Push<'_> {
         }
         Ok(())
     }
+}
+
+/// The time of the last change of a field by the account `me`, from the changelog of an issue.
+fn last_own_change(issue: &Value, me: &Value, field: &str) -> Option<i64> {
+    let history = issue["changelog"]["histories"].as_array();
+    let entries = history.into_iter().flatten();
+    let own = entries.filter(|entry| {
+        let mut items = entry["items"].as_array().into_iter().flatten();
+        entry["author"]["accountId"] == *me && items.any(|item| item["fieldId"] == field)
+    });
+    own.filter_map(|entry| time::parse(entry["created"].as_str()?))
+        .max()
 }
 
 /// The issue, comment or worklog that was created, from the answer of the site.

@@ -1,9 +1,14 @@
 //! Pushes from the outbox to the site: executed changes and conflicts.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use weir_jira::client::Client;
 use weir_jira::meta;
 use weir_jira::op::{Action, Op, State};
 use weir_jira::outbox::Choice;
+use weir_jira::push::{PushOptions, push};
 
 use crate::world::{World, small};
 
@@ -1129,6 +1134,60 @@ fn a_change_between_the_read_and_the_write_is_reported() {
         "{report:?}"
     );
     assert_eq!(world.site_issue("AA-1")["fields"]["summary"], "mine");
+    world.converged();
+}
+
+/// A later change of the same push reads the issue after the change was overwritten.
+#[test]
+fn an_overwritten_change_is_reported_after_a_later_read() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.edit("AA-2", &[text("summary", "mine")]).unwrap();
+    outbox.comment("AA-2", "in between").unwrap();
+    outbox.edit("AA-2", &[text("priority", "Low")]).unwrap();
+    world.fault(
+        "GET",
+        "/rest/api/3/issue/*",
+        1,
+        1,
+        &json!({"name": "conflict"}),
+    );
+    let report = world.push();
+    assert_eq!((report.sent, report.overwritten), (3, 1), "{report:?}");
+    world.converged();
+}
+
+/// Another user adds a label between the read and the write. Both labels remain.
+#[test]
+fn a_list_that_another_user_changed_is_not_reported_as_overwritten() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.label("AA-2", &["mine".to_owned()], &[]).unwrap();
+    let fault = json!({"name": "conflict", "field": "labels", "value": ["theirs"]});
+    world.fault("GET", "/rest/api/3/issue/*", 1, 1, &fault);
+    let report = world.push();
+    assert_eq!((report.sent, report.overwritten), (1, 0), "{report:?}");
+    let labels = world.site_issue("AA-2")["fields"]["labels"].clone();
+    let has = |label: &str| labels.as_array().unwrap().iter().any(|one| *one == label);
+    assert!(has("mine") && has("theirs"), "{labels}");
+    world.converged();
+}
+
+/// Another user changes the field after the write, while the push waits to send a comment.
+#[test]
+fn a_change_after_the_write_is_not_reported_as_overwritten() {
+    let world = Arc::new(pulled());
+    let outbox = world.outbox();
+    outbox.edit("AA-2", &[text("summary", "mine")]).unwrap();
+    outbox.comment("AA-2", "later").unwrap();
+    let fault = json!({"name": "429", "retry_after": "1"});
+    world.fault("POST", "/rest/api/3/issue/*/comment", 1, 1, &fault);
+    let (shared, now_ms) = (Arc::clone(&world), world.now());
+    let pause = Arc::new(move |_| shared.edit("AA-2", &json!({"summary": "theirs"})));
+    let client = Client::with(&world.sim.url(), None, Duration::from_mins(5), pause).unwrap();
+    let report = push(&client, &world.replica, &PushOptions { now_ms }).unwrap();
+    assert_eq!((report.sent, report.overwritten), (2, 0), "{report:?}");
+    assert_eq!(world.site_issue("AA-2")["fields"]["summary"], "theirs");
     world.converged();
 }
 
