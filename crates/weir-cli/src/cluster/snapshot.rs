@@ -20,7 +20,8 @@ const MEMBER_DOWN: u8 = 1;
 Each node in turn writes a snapshot, as with `weir compact`. A node that joins, or was down for long, then
 may get a snapshot instead of the log. Each node keeps at least the newest `log_keep_bytes` of its log
 (256 MiB by default), so the log of a small store does not shrink. Needs the right `admin`. A number
-that is only reserved is left out. The exit code is 1 if a node does not respond.
+that is only reserved is left out, and so is a node that does not vote and has no ports for clients.
+The exit code is 1 if a node does not respond or has no native port.
 
 Examples:
   weir cluster snapshot --at weir://127.0.0.1:7071

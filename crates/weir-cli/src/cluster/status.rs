@@ -28,7 +28,9 @@ Asks the node at --at, and then all members that it knows. Needs the right `admi
 equal `applied` must have equal `digest`. Exit codes: 0; 1: a node does not respond, answers with other
 members, or a second node leads; 5: the nodes that respond with the same members are not a majority.
 A number that is reserved for a node does not change the exit code. A removed node counts as one that
-does not respond. If no majority can run again, see \"A lost majority\" in `weir help guide cluster`.
+does not respond. The command cannot ask a node without a native port: it shows the node as unreachable,
+or as reserved if the node does not vote and has no HTTP port either. If no majority can run again, see
+\"A lost majority\" in `weir help guide cluster`.
 
 Examples:
   weir cluster status --at weir://127.0.0.1:7071
@@ -42,7 +44,8 @@ pub(crate) const FIELDS: &[Field] = &[
         "role",
         "text",
         "leader, follower, candidate, learner, full, removed or ended; unreachable: the node does not \
-         respond; reserved: no node has used the number yet",
+         respond, or has no native port; reserved: no node has used the number yet, or its node \
+         has no ports for clients and does not vote",
     ),
     field("votes", "bool", "whether the node votes"),
     field("term", "number", "term of the node"),
@@ -362,7 +365,8 @@ fn ask(weir: &Weir) -> Result<Option<Answer>, weir::WeirError> {
 /// Requests the state of another member. The error is a sentence for people.
 fn ask_member(at: &str, options: &ConnectOptions, member: &MemberStatus) -> Result<Answer, String> {
     if is_reserved(member) {
-        return Err("its number is reserved for a node that has not joined yet".to_owned());
+        let text = "no node has joined with its number yet, or the node has no ports for clients";
+        return Err(text.to_owned());
     }
     let mut native = member.client.iter();
     let native = native.find(|address| address.starts_with("weir"));
