@@ -8,9 +8,9 @@
 //! - A target under its final name is complete.
 //! - A node of a cluster is not copied: the copy would have its vote.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -201,6 +201,8 @@ fn copy(from: &Path, to: &Path, depth: usize, counts: &mut CopyCounts) -> io::Re
         } else if kind.is_file() && !NOT_COPIED.iter().any(|skipped| name == *skipped) {
             counts.bytes += std::fs::copy(entry.path(), &target)?;
             counts.files += 1;
+            // The files of a backup may be read-only.
+            std::fs::set_permissions(&target, Permissions::from_mode(0o600))?;
             File::open(&target)?.sync_all()?;
         }
     }

@@ -144,6 +144,28 @@ fn no_command_copies_the_vote_of_a_node() {
 }
 
 #[test]
+fn the_restored_store_of_a_read_only_backup_can_be_written() {
+    let place = Place::new();
+    filled(&place);
+    place.run("backup copy").ok();
+    let mut all = Vec::new();
+    files(&place.path("copy"), &mut all);
+    for (_, file) in &all {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o444)).unwrap();
+    }
+    place.run("restore copy again").ok();
+    place.run("put t later --at again").ok();
+    let mut all = Vec::new();
+    files(&place.path("again"), &mut all);
+    assert!(!all.is_empty());
+    for (_, file) in &all {
+        // Root may write every file, so the modes are checked too.
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+    }
+}
+
+#[test]
 fn a_restore_that_fails_leaves_no_files() {
     let place = Place::new();
     place
