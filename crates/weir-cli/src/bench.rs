@@ -206,12 +206,18 @@ impl Bench<'_> {
     /// Returns the store for one client: a new connection, or a clone of the store that this
     /// process has open.
     fn client(&self) -> anyhow::Result<Weir> {
-        let url = match (self.weir.local(), place::location(self.caller)?) {
-            (Some(_), _) => return Ok(self.weir.clone()),
-            (None, Location::Server(url)) => url.to_owned(),
-            (None, Location::Directory(at)) => format!("unix:{at}/{SOCKET_FILE}"),
+        if self.weir.local().is_some() {
+            return Ok(self.weir.clone());
+        }
+        let mut options = place::connect_options(self.caller)?;
+        let url = match place::location(self.caller)? {
+            Location::Server(url) => url.to_owned(),
+            Location::Directory(at) => {
+                // A process that may read the files needs no token.
+                options.token = None;
+                format!("unix:{at}/{SOCKET_FILE}")
+            }
         };
-        let options = place::connect_options(self.caller)?;
         let connected = Weir::connect_with(&url, &options);
         connected.failed(|| format!("cannot use the server {url}"))
     }
