@@ -19,7 +19,7 @@ use crate::report::{Failure, FailureContext, usage};
 /// Names of the files and variables that hold the credentials, never a secret itself.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, Args)]
 pub(crate) struct Credentials {
-    /// File with the token for a server [else WEIR_TOKEN, WEIR_TOKEN_FILE, the context]
+    /// File with the token for a server [else WEIR_TOKEN_FILE, WEIR_TOKEN, the context]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,

@@ -42,6 +42,14 @@ fn the_command_prints_its_guides_and_error_codes() {
 }
 
 #[test]
+fn the_help_lists_the_sources_of_the_token_in_their_order() {
+    let help = Place::new().run("get --help").ok().text();
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let order = "[else WEIR_TOKEN_FILE, WEIR_TOKEN, the context]";
+    assert!(words.join(" ").contains(order), "{help}");
+}
+
+#[test]
 fn the_fields_of_a_command_are_listed_without_its_arguments() {
     let place = Place::new();
     for line in [

@@ -378,6 +378,12 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
     };
     with("WEIR_TOKEN", &token, &format!("get t 2 --at {url}")).ok();
     with("WEIR_TOKEN_FILE", "token", &format!("get t 2 --at {url}")).ok();
+    // With both variables, the file is used.
+    let mut both = place.weir();
+    both.args(format!("get t 2 --at {url}").split(' '));
+    both.env("WEIR_TOKEN", "wrong");
+    both.env("WEIR_TOKEN_FILE", "token");
+    command_output(both.output().unwrap()).ok();
     // The socket of a directory needs no token, so a command does not send it one.
     for line in ["get t 2 --at data", "bench write -m 20 -t load --at data"] {
         with("WEIR_TOKEN_FILE", "writer.token", line).ok();
