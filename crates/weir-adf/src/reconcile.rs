@@ -58,7 +58,10 @@ impl Edit<'_> {
         let new = attributes(after).unwrap_or_default();
         if old != new {
             let mut whole = attributes(base).unwrap_or_default();
-            whole.retain(|name, _| !old.contains_key(name) || new.contains_key(name));
+            // The id and the character of an emoji belong to its old name.
+            let is_stale = |name: &str| kind(base) == "emoji" && ["id", "text"].contains(&name);
+            let is_removed = |name: &str| old.contains_key(name) && !new.contains_key(name);
+            whole.retain(|name, _| !is_stale(name) && !is_removed(name));
             let differs = |(name, value): &(String, Value)| old.get(name) != Some(value);
             whole.extend(new.into_iter().filter(differs));
             fields.insert("attrs".to_owned(), Value::Object(whole));

@@ -106,6 +106,22 @@ fn a_changed_node_keeps_what_the_text_hides() {
 }
 
 #[test]
+fn another_emoji_does_not_keep_the_id_of_the_old_one() {
+    let smile = json!({ "type": "emoji", "attrs":
+        { "shortName": ":smile:", "id": "1f604", "text": "\u{1f604}", "localId": "e" } });
+    let document = doc(json!([paragraph(json!([text("a "), smile, text(" b")]))]));
+    let edited = edit(&document, ":smile:", ":sob:");
+    let mut expected = document.clone();
+    let attrs = json!({ "shortName": ":sob:", "localId": "e" });
+    expected["content"][0]["content"][1]["attrs"] = attrs;
+    assert_eq!(edited, expected);
+    assert_eq!(to_plain(&edited).unwrap(), "a :sob: b");
+    // An edit of the text around it changes no emoji.
+    let edited = edit(&document, "a ", "c ");
+    assert_eq!(edited["content"][0]["content"][1], smile);
+}
+
+#[test]
 fn coloured_text_is_edited_within_its_colour() {
     let red = json!({ "type": "textColor", "attrs": { "color": "#ff0000" } });
     let nodes = json!([text("a "), { "type": "text", "text": "red", "marks": [{ "type": "strong" }, red] }]);
