@@ -130,6 +130,13 @@ pub(crate) enum Cell<'a> {
     Many(Vec<(String, String)>),
 }
 
+impl Cell<'_> {
+    /// A number that may be below 0.
+    pub(crate) fn signed(number: i64) -> Self {
+        Cell::Json(number.to_string().into_bytes().into())
+    }
+}
+
 /// The options for the output.
 #[derive(Clone, Debug)]
 pub(crate) struct Style {
@@ -662,6 +669,14 @@ mod tests {
         let json = Cell::Json(Cow::Borrowed(&b"1"[..]));
         assert_eq!(member("a\"b", &json), "\"a\\\"b\":1");
         assert_eq!(member("a\"b", &Cell::Nothing), "\"a\\\"b\":null");
+    }
+
+    #[test]
+    fn a_number_below_zero_is_a_number() {
+        let number = Cell::signed(-5);
+        assert_eq!(member("n", &number), "\"n\":-5");
+        assert_eq!(plain(&number), "-5");
+        assert_eq!(human(&number), "-5");
     }
 
     #[test]

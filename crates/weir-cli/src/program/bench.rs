@@ -185,7 +185,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         count(rank(&plain.calls, 99)),
         count(rank(&program.calls, 50)),
         count(rank(&program.calls, 99)),
-        u64::try_from(extra).map_or_else(|_| Cell::Text(extra.to_string().into()), count),
+        Cell::signed(extra),
         count(program.fuel / total.max(1)),
         count(program.valid),
         count(program.rejected),

@@ -60,7 +60,7 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         Cell::Size(report.memory_bytes_max),
         Cell::Flag(report.facts.has_init),
         Cell::Flag(report.facts.has_upgrade),
-        Cell::Text(report.facts.state_version.to_string().into()),
+        Cell::signed(report.facts.state_version.into()),
         Cell::Text(report.imports.join(" ").into()),
         Cell::Text(host.hash(&code).to_string().into()),
     ])?;

@@ -119,6 +119,7 @@ fn a_check_reports_an_invalid_module() {
     place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
     let json = place.run("program check balance.wasm -o json").ok().json();
     assert_eq!(json["bytes"], 2192);
+    assert!(json["state_version"].is_i64(), "{json}");
     assert!(json["imports"].as_str().unwrap().contains("key_get"));
     place.write("text.wasm", "no module");
     let bad = place.run("program check text.wasm").code(3);
@@ -697,6 +698,7 @@ fn a_bench_counts_its_writes_and_leaves_no_files() {
     );
     assert_eq!(bench["entries"], 3000);
     assert!(bench["fuel"].as_u64().unwrap() > 1000);
+    assert!(bench["extra_ns"].is_i64(), "{bench}");
     for side in ["plain", "program"] {
         let time = |rank: &str| bench[format!("{side}_{rank}_ns")].as_u64().unwrap();
         assert!(time("p50") > 0 && time("p50") <= time("p99"), "{bench}");
