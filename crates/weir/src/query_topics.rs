@@ -28,6 +28,7 @@ use self::reading::Reading;
 use crate::backend::Backend;
 use crate::error::WeirError;
 use crate::remote::pushdown::{PushdownRequest, QueryPart};
+use crate::reply::check_cancelled;
 use crate::topic::Topic;
 use crate::weir::Weir;
 
@@ -363,6 +364,8 @@ impl TopicQuery {
             if self.cancelled.load(Ordering::Acquire) {
                 self.query.cancel();
             }
+            // Records that exist are read without a wait, which would check this.
+            check_cancelled()?;
             let needs = match self
                 .query
                 .next(bounds)

@@ -76,9 +76,10 @@ thread_local! {
     static CANCEL_CHECK: RefCell<Option<(CancelCheck, Instant)>> = const { RefCell::new(None) };
 }
 
-/// Runs calls whose waits for a server can be cancelled. While this thread waits in such a call, it
-/// calls `is_cancelled` about once per `every`. When `is_cancelled` returns `true`, the call fails
-/// with `Remote` and `Cancelled`. A read is then abandoned; a write may still be executed.
+/// Runs calls whose waits for a server can be cancelled. While this thread waits in such a call, or
+/// reads records for a query over topics, it calls `is_cancelled` about once per `every`. When
+/// `is_cancelled` returns `true`, the call fails with `Remote` and `Cancelled`. A read is then
+/// abandoned, and a query can continue; a write may still be executed.
 pub fn interruptible<T>(
     every: Duration,
     is_cancelled: Arc<dyn Fn() -> bool>,

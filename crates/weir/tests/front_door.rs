@@ -15,6 +15,7 @@ use weir::query::Bounds;
 use weir::{
     ClientId, ConsequenceOffset, Detail, Effect, ErrorCode, Expect, Intention, Operation, ReadFrom,
     TopicEnd, TopicQuery, TopicQueryOptions, TopicStep, TopicView, TxnOp, Weir, WeirError,
+    interruptible,
 };
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -267,6 +268,23 @@ fn a_query_that_follows_every_topic_is_resumed() {
         let mut query = weir.query(options).unwrap();
         assert_eq!(values(&mut query, 1), [pattern]);
     }
+}
+
+#[test]
+fn a_query_that_reads_records_can_be_interrupted_and_continues() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("t").unwrap();
+    topic.ensure().unwrap();
+    topic.append("1").unwrap().ensure_valid().unwrap();
+    let mut options = TopicQueryOptions::new(["t"]);
+    options.text.select = "count".to_owned();
+    let mut query = weir.query(options).unwrap();
+    let interrupted = interruptible(Duration::ZERO, Arc::new(|| true), || {
+        query.next(Bounds::default(), None)
+    });
+    assert_eq!(interrupted.unwrap_err().code(), ErrorCode::Cancelled);
+    assert_eq!(values(&mut query, 1), ["1"]);
 }
 
 #[test]
