@@ -24,7 +24,8 @@ stream-ttl, stream-up-to-date";
 const ACCEPTED: &str = "accept, authorization, content-encoding, content-type, idempotency-key, if-match, \
 if-none-match, if-range, last-event-id, prefer, producer-epoch, producer-id, producer-seq, range, \
 stream-closed, stream-expires-at, stream-fork-offset, stream-fork-sub-offset, stream-forked-from, \
-stream-seq, stream-ttl, traceparent, weir-client, weir-expect, weir-key, weir-key-b64, weir-nonce";
+stream-seq, stream-ttl, traceparent, weir-client, weir-expect, weir-key, weir-key-b64, weir-nonce, \
+weir-program-args";
 
 /// Checks that the client addressed the server by one of its names. This prevents DNS rebinding,
 /// where a page points its own name at this server.
@@ -224,6 +225,7 @@ mod tests {
         for name in ["weir-client", "weir-key", "weir-key-b64"] {
             assert!(has(ACCEPTED, name) && has(EXPOSED, name), "{name}");
         }
+        assert!(has(ACCEPTED, "weir-program-args"));
     }
 
     #[test]
