@@ -473,6 +473,13 @@ impl<'a> Planner<'a> {
         Err(JiraError::Paging("its pages do not end"))
     }
 
+    /// Fails if the account cannot see an issue. The site answers 404 also for a comment or worklog
+    /// that exists in such an issue.
+    fn check_visible(&self, id: &str) -> Result<()> {
+        let path = format!("issue/{id}?fields=updated");
+        self.client.get::<Value>(&path).map(drop)
+    }
+
     /// Edits a comment; deletes it if `mine` is `None`.
     fn comment(
         &mut self,
@@ -485,6 +492,7 @@ impl<'a> Planner<'a> {
         let path = format!("issue/{id}/comment/{comment}");
         let site_comment: Value = match self.client.get(&path) {
             Err(JiraError::Status { status: 404, .. }) => {
+                self.check_visible(id)?;
                 return Ok(match mine {
                     None => Plan::NoOp(None),
                     Some(_) => Plan::Reject(format!("comment {comment} was deleted at the site")),
@@ -538,6 +546,7 @@ impl<'a> Planner<'a> {
         let path = format!("issue/{id}/worklog/{worklog}");
         let site_worklog: Value = match self.client.get(&path) {
             Err(JiraError::Status { status: 404, .. }) => {
+                self.check_visible(id)?;
                 return Ok(match mine {
                     None => Plan::NoOp(None),
                     Some(_) => Plan::Reject(format!("worklog {worklog} was deleted at the site")),

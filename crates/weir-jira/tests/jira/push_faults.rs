@@ -465,6 +465,41 @@ fn a_change_without_answer_is_not_doubled_after_a_refusal() {
     world.converged();
 }
 
+/// The site answers 404 for a comment whose project is hidden, as for a deleted one.
+#[test]
+fn a_deletion_is_not_lost_while_the_project_is_hidden() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.comment("AA-1", "mine").unwrap();
+    outbox.worklog("AA-1", 3600, world.now(), "").unwrap();
+    assert_eq!(world.push().sent, 2);
+    let last_id = |field: &str, list: &str| {
+        let items = world.site_issue("AA-1")["fields"][field][list].clone();
+        let last = items.as_array().unwrap().last().cloned();
+        last.map(|item| item["id"].as_str().unwrap().to_owned())
+    };
+    let comment = last_id("comment", "comments").unwrap();
+    let worklog = last_id("worklog", "worklogs").unwrap();
+    outbox.delete_comment("AA-1", &comment).unwrap();
+    outbox.delete_worklog("AA-1", &worklog).unwrap();
+    let show = |visible: bool| {
+        let body = json!({"project": "AA", "visible": visible});
+        world.sim.control("POST", "/_sim/revoke", &body);
+    };
+    show(false);
+    let report = world.push();
+    assert_eq!((report.rejected, report.already), (2, 0), "{report:?}");
+    assert!(report.messages[0].contains("permission"), "{report:?}");
+    show(true);
+    for op in outbox.ops().unwrap() {
+        outbox.resolve(&op.id, Choice::Retry, None, None).unwrap();
+    }
+    assert_eq!(world.push().sent, 2);
+    assert_ne!(last_id("comment", "comments"), Some(comment));
+    assert_ne!(last_id("worklog", "worklogs"), Some(worklog));
+    world.converged();
+}
+
 /// The clock of this machine was wrong when an operation began to wait, and was then set back.
 #[test]
 fn an_operation_does_not_wait_until_a_wrong_time() {
