@@ -40,8 +40,8 @@ use crate::report::{Failure, FailureContext, note, usage};
 #[command(after_long_help = "\
 TOPIC may be a pattern: in `orders.*`, `*` matches one part of a name. In `orders.**`, `**` matches
 one or more parts. Records of several topics are printed in the order in which the store applied them.
-With -f at a server, a new record can be printed before an earlier record of another topic. `weir query
---follow` keeps the order of all topics.
+With -f at a server, a new record can be printed before an earlier record of another topic;
+`weir query --follow` keeps the order of all topics.
 
 -f follows the topics until Ctrl-C. At a server, the command receives each new record at once. In a
 directory, it opens the store only while it reads, so other commands can write. While it reads, they
