@@ -150,7 +150,15 @@ fn every_linear_read_returns_acknowledged_writes() {
             });
         }
         threads.spawn(|| reads_of_one_connection_wait_together(&native));
+        threads.spawn(|| a_position_that_is_not_applied_is_not_an_error_of_the_client(&http));
     });
+}
+
+/// Reads a stream at a position that the node does not have. The other nodes may have it.
+fn a_position_that_is_not_applied_is_not_an_error_of_the_client(http: &str) {
+    let line = "GET /ds/orders?offset=0000000000009999_0000000000000000";
+    let answer = ask(http, line, "");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
 }
 
 /// Each read alone would wait for 2 s, and the connection would do nothing else meanwhile.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_core::{ConsequenceOffset, ErrorCode};
+use weir_protocol::Consistency;
 
 use super::cursor::cursor;
 use super::follow;
@@ -21,6 +22,7 @@ use crate::limits::{PAGE_BYTES, WAIT_SECONDS_MAX};
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_not_modified, no_topic};
+use crate::resources::problems;
 use crate::resources::streams::config::Expiry;
 use crate::resources::streams::position::{self, StreamPosition};
 use crate::resources::streams::terms::POLL_SECONDS;
@@ -63,9 +65,15 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     }
     let client_cursor = call.query.text("cursor")?;
     let client_cursor = client_cursor.and_then(crate::http::query::offset_of);
-    let view = open(edge, &call.matched.topic).await?;
-    edge.ds.record_use(&view);
+    let mut view = open(edge, &call.matched.topic).await?;
     let start_at = start_at.unwrap_or(StreamPosition::Start);
+    if matches!(start_at, StreamPosition::After(position) if position > view.tail) {
+        // A node of a cluster may lag behind the node that returned the offset.
+        let is_current = edge.shared.wait_for_consistency(Consistency::Linear).await;
+        is_current.map_err(|error| problems::of_store(&error))?;
+        view = open(edge, &call.matched.topic).await?;
+    }
+    edge.ds.record_use(&view);
     let position = start(&view, start_at)?;
     match live {
         Some(WaitMode::Events) => Ok(follow::open(edge, call, &view, position, client_cursor)),
