@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -139,6 +139,9 @@ impl Security {
                     // The client may have disconnected already.
                     drop(socket.write_all(PLAIN_HTTP).await);
                     drop(socket.shutdown().await);
+                    // Closing a socket with unread bytes would discard the response.
+                    let mut discarded = vec![0; 4096];
+                    while matches!(socket.read(&mut discarded).await, Ok(1..)) {}
                 }
                 return Err(NotAccepted::NoTls);
             }
