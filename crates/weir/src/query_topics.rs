@@ -519,7 +519,9 @@ impl TopicQuery {
         idle: &[SourceId],
         until: Option<Instant>,
     ) {
-        let detects_news = self.follow.is_none() || !idle.is_empty();
+        // The source of unknown topics has no listener that could report news.
+        let has_listener = idle.iter().any(|id| self.readings.contains_key(id));
+        let detects_news = self.follow.is_none() || has_listener;
         self.idle = Idle {
             mark: mark.unwrap_or_default(),
             seen,

@@ -192,3 +192,18 @@ fn a_thread_can_wait_for_news_of_a_query() {
         next("2");
     }
 }
+
+/// Without a listener, the server sends nothing when a topic is created.
+#[test]
+fn a_query_without_topics_at_a_server_must_be_called_again() {
+    let world = World::new();
+    let remote = world.connect();
+    for (weir, detects_news) in [(&world.local(), true), (&remote, false)] {
+        let mut options = TopicQueryOptions::new(["none.*"]);
+        options.end = TopicEnd::Follow;
+        let mut query = weir.query(options).unwrap();
+        let idle = query.next(Bounds::default(), Some(Instant::now()));
+        assert!(matches!(idle, Ok(TopicStep::Idle)), "{idle:?}");
+        assert_eq!(query.news().detects_news(), detects_news);
+    }
+}
