@@ -1235,13 +1235,34 @@ Without a default, it is an error: an empty value would clear the field."
 
 (defun weir-jira--merge-text (site op field)
   "Merge the texts of FIELD of the operation OP of SITE in a buffer."
-  (pcase-let ((`(,base ,mine ,theirs) (weir-jira--conflict-texts op field)))
+  (let ((texts (weir-jira--conflict-texts op field)))
     (weir-jira--edit-text
      site (format "conflict %s %s" (plist-get op :key) field)
-     (weir-jira--marked base mine theirs)
+     (apply #'weir-jira--marked texts)
      (lambda (site text done failed)
+       (let ((now (weir-jira--present-conflict site op field)))
+         ;; Without a conflict, the outbox rejects the text.
+         (unless (or (null now) (equal now texts))
+           (setq texts now)
+           (weir-jira--merge-again text (nth 2 now))))
        (weir-jira--resolve site op "mine" field (string-trim text "\n+" "\n+")
                            done failed)))))
+
+(defun weir-jira--present-conflict (site op field)
+  "Return the texts of FIELD in the conflict that OP of SITE has now, or nil.
+They are in the order of `weir-jira--conflict-texts'."
+  (condition-case nil
+      (weir--jira-conflict (weir-jira--site-handle site)
+                           (number-to-string (plist-get op :number)) field)
+    (weir-error nil)))
+
+(defun weir-jira--merge-again (text theirs)
+  "Show TEXT and THEIRS, a later text of the site, as a conflict in the buffer.
+Then signal an error for the user."
+  (erase-buffer)
+  (insert (weir-jira--marked nil (weir-jira--outdated text) theirs))
+  (goto-char (point-min))
+  (user-error "The site has another value now: merge your text with it"))
 
 (defun weir-jira--marked (base mine theirs)
   "Return the texts BASE, MINE and THEIRS as a conflict.
