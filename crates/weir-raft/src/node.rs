@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::error::{ClientWriteError, LinearizableReadError, RaftError};
+use openraft::metrics::WaitError;
 use openraft::raft::ClientWriteResult;
 use openraft::storage::RaftLogStorage;
 use openraft::{Instant as _, Raft, RaftMetrics, ReadPolicy, ServerState};
@@ -54,7 +55,8 @@ const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
 const MOVE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Time limit for a change that an operator requests.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit for one round of a linearizable read.
+/// Time limit for the confirmation of the leader in one round of a linearizable read. While a read
+/// waits for the apply, it checks as often whether there was an election.
 const ROUND_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause before the next round after a failed round.
 const CONFIRM_PAUSE: Duration = Duration::from_millis(20);
@@ -656,8 +658,8 @@ impl Node {
     /// the call; waiting calls share a round.
     ///
     /// # Errors
-    /// `Remote` with `NoLeader` if no leader is confirmed within `patience`, or at once if this node
-    /// was removed.
+    /// `Remote` with `NoLeader` if no leader is confirmed, or not everything is applied, within
+    /// `patience`, or at once if this node was removed.
     pub async fn linearize(&self, patience: Duration) -> Result<(), StoreError> {
         if self.is_removed() {
             return Err(no_leader("this node was removed from its cluster"));
@@ -681,23 +683,27 @@ impl Node {
             }
         };
         let confirmed = tokio::time::timeout(patience, rounds).await;
-        confirmed.map_err(|_| no_leader("no majority has confirmed a leader in time"))
+        let late = "no majority has confirmed a leader in time, or this node lags too far";
+        confirmed.map_err(|_| no_leader(late))
     }
 
     /// Runs one round: asks the leader for its index, and waits until this node has applied that
     /// index.
     async fn confirm(&self, round: &mut ReadRound) -> Result<(), NodeError> {
+        let term = self.raft.metrics().borrow_watched().current_term;
         let (leader, member) = self
             .leader()
             .ok_or_else(|| NodeError::Unreachable("no leader is known at present".to_owned()))?;
         if leader == self.port.identity.node {
-            let confirmed = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+            let confirmed = self.raft.get_read_log_id(ReadPolicy::ReadIndex);
             // Without a majority, the call does not return by itself.
             let confirmed = tokio::time::timeout(ROUND_TIMEOUT, confirmed).await;
             let confirmed = confirmed.map_err(|error| NodeError::consensus(&error))?;
-            return confirmed
-                .map(drop)
-                .map_err(|error| NodeError::consensus(&error));
+            let (id, applied) = confirmed.map_err(|error| NodeError::consensus(&error))?;
+            if applied.is_some_and(|applied| applied.index >= id.index()) {
+                return Ok(());
+            }
+            return self.until_applied(id.index(), term).await;
         }
         let known = round.peer.take().filter(|(known, _)| *known == leader);
         let mut peer = match known {
@@ -707,13 +713,27 @@ impl Node {
         let asked = tokio::time::timeout(ROUND_TIMEOUT, peer.read_index()).await;
         let index = asked.map_err(|error| NodeError::consensus(&error))??;
         round.peer = Some((leader, peer));
-        let raft_index = index.0.checked_sub(1);
-        let wait = self.raft.wait(Some(ROUND_TIMEOUT));
-        let applied = wait.applied_index_at_least(raft_index, "a read waits");
-        applied
-            .await
-            .map(drop)
-            .map_err(|error| NodeError::consensus(&error))
+        match index.0.checked_sub(1) {
+            Some(raft_index) => self.until_applied(raft_index, term).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until this node has applied an entry of openraft that a leader of this term has named.
+    /// The caller limits the time: another round would wait for a later entry. Fails after an
+    /// election, which may have removed the entry.
+    async fn until_applied(&self, raft_index: u64, term: u64) -> Result<(), NodeError> {
+        loop {
+            let wait = self.raft.wait(Some(ROUND_TIMEOUT));
+            let applied = wait.applied_index_at_least(Some(raft_index), "a read waits");
+            let Err(error) = applied.await else {
+                return Ok(());
+            };
+            let now = self.raft.metrics().borrow_watched().current_term;
+            if now != term || error == WaitError::ShuttingDown {
+                return Err(NodeError::consensus(&error));
+            }
+        }
     }
 
     /// Checks that this node leads, and a majority has followed it within its lease. This node has
@@ -1089,5 +1109,64 @@ fn resolve(waiters: Waiters, result: ClientWriteResult<Types>, contact: &Contact
         },
         // The entry was appended, and truncated here: other nodes may have it (INDETERMINATE).
         Err(_) => drop(waiters),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use weir_core::TopicOptions;
+    use weir_core::intention::{Intention, Operation};
+    use weir_store::Proposal;
+
+    use super::*;
+
+    /// Proposes an intention, and waits until it is committed.
+    async fn commit(node: &Node, topic: &str) -> (Proposal, EntryId) {
+        let before = node.status().last;
+        let options = &TopicOptions::default();
+        let create = Intention::new(topic, Operation::Create { options });
+        let proposal = node.store().propose(&[create]).unwrap();
+        let is_committed =
+            |status: &Status| status.last > before && status.committed == status.last;
+        let status = node.until(is_committed).await.unwrap();
+        (proposal, status.last.unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_read_that_waits_for_a_slow_apply_does_not_wait_for_later_entries() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = NodeConfig {
+            node: 1,
+            cluster: [3; 16],
+            incarnation: 0,
+        };
+        let node = Node::open(directory.path(), &OpenOptions::default(), config, listener).await;
+        let node = node.unwrap();
+        let member = Member {
+            peer: node.address().to_string(),
+            ..Member::default()
+        };
+        let members = BTreeMap::from([(1, member)]);
+        node.initialize(members).await.unwrap();
+        let leads = |status: &Status| {
+            let all = [status.committed, status.applied];
+            status.role == Role::Leader && all.iter().all(|id| id.is_some() && *id == status.last)
+        };
+        node.until(leads).await.unwrap();
+        let closed = node.repairs.gate.close();
+        let (_first, needed) = commit(&node, "first").await;
+        let mut reading = Box::pin(node.linearize(Duration::from_mins(1)));
+        let begun = tokio::time::timeout(Duration::ZERO, &mut reading).await;
+        assert!(begun.is_err(), "the entry is not applied");
+        let (_second, _) = commit(&node, "second").await;
+        let waiting = tokio::time::timeout(2 * ROUND_TIMEOUT, &mut reading).await;
+        assert!(waiting.is_err(), "the entry is not applied");
+        assert!(node.repairs.gate.raise(needed.index));
+        let read = tokio::time::timeout(PROPOSAL_TIMEOUT, &mut reading).await;
+        read.unwrap().unwrap();
+        drop((reading, closed));
+        node.close().await.unwrap();
     }
 }
