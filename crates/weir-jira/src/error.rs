@@ -168,6 +168,16 @@ impl JiraError {
         }
     }
 
+    /// Whether a read failed because the site answers no reads now. Reads of other objects would
+    /// fail too, each after several attempts.
+    pub(crate) fn is_about_all_reads(&self) -> bool {
+        match self {
+            Self::Transport { .. } => true,
+            Self::Status { status, .. } => matches!(*status, 429 | 503),
+            _ => false,
+        }
+    }
+
     /// Whether a read failed because of the object that was read. Reads of other objects can then
     /// succeed.
     pub(crate) fn is_about_one_object(&self) -> bool {

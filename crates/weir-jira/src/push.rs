@@ -74,8 +74,9 @@ pub struct PushReport {
 /// Pushes the outbox. Operations that cannot be pushed stay in it with their reason.
 ///
 /// # Errors
-/// Errors that affect all operations: the site cannot be reached, rejects the token, or limits all
-/// writes. Operations that were already pushed stay pushed.
+/// Errors that affect all operations: the site cannot be reached, rejects the token, limits all
+/// writes, or answers a read with HTTP 429 or 503 after all attempts. Operations that were already
+/// pushed stay pushed.
 pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result<PushReport> {
     let all = overlay::ops(replica)?;
     let first = client.requests();
@@ -108,8 +109,10 @@ pub fn push(client: &Client, replica: &Replica, options: &PushOptions) -> Result
             break;
         }
     }
-    // Pushed changes are shown even if the other operations failed.
-    if !matches!(end, Err(JiraError::Transport { .. })) {
+    // Pushed changes are shown even if the other operations failed. If the site answers no reads,
+    // a later push reads them back.
+    let failed = end.as_ref().err();
+    if failed.is_none_or(|error| !error.is_about_all_reads()) {
         end = end.and(push.refresh());
     }
     push.report.requests = client.requests() - first;
@@ -207,12 +210,16 @@ impl Push<'_> {
     }
 
     fn run(&mut self, mut op: Op, mut found: u64, all: &[Op]) -> Result<()> {
+        let mut end = Ok(());
         for sends in 0..=SENDS_MAX {
             let plan = match self.planner.plan(&op, all) {
-                // Only this issue is affected; the push continues with others.
+                // If only this issue is affected, the push continues with others.
                 Err(error @ (JiraError::Status { .. } | JiraError::Garbage { .. })) => {
                     op.problem = Some(error.to_string());
                     op.attempts += 1;
+                    if error.is_about_all_reads() {
+                        end = Err(error);
+                    }
                     break;
                 }
                 plan => plan?,
@@ -289,7 +296,8 @@ impl Push<'_> {
         }
         let pause_ms = (1000 << op.attempts.min(8)).min(BACK_OFF_MAX_MS);
         self.pause(&mut op, pause_ms);
-        self.save_and_defer(op, found)
+        self.save_and_defer(op, found)?;
+        end
     }
 
     /// Records why the site did not execute a write. Returns the offset of the operation if the

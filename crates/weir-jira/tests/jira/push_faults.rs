@@ -258,6 +258,39 @@ fn a_long_limit_ends_the_push_and_keeps_the_outbox() {
     world.push_all();
 }
 
+/// The site begins to refuse all reads during a push. The push does not wait for each operation.
+#[test]
+fn a_site_that_refuses_all_reads_ends_the_push() {
+    for name in ["429", "503"] {
+        let world = pulled();
+        let outbox = world.outbox();
+        let edit = [("summary".to_owned(), "edited".to_owned())];
+        for key in ["AA-1", "AA-2", "AA-3", "AA-4"] {
+            outbox.edit(key, &edit).unwrap();
+        }
+        // The first edit is still read and executed.
+        let path = "/rest/api/3/issue/*";
+        world.fault("GET", path, 2, 0, &json!({"name": name}));
+        let before = world.client.requests();
+        let error = world.try_push().unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        // The time of the site, one read, one write, and the attempts to read the second issue.
+        assert_eq!(world.client.requests() - before, 3 + 5);
+        assert_eq!(world.pauses.lock().unwrap().len(), 4);
+        let ops = outbox.ops().unwrap();
+        let states: Vec<State> = ops.iter().map(|op| op.state).collect();
+        let queued = State::Queued;
+        assert_eq!(states, [State::Sent, queued, queued, queued]);
+        let problem = ops[1].problem.as_deref().unwrap_or_default();
+        assert!(problem.contains(name), "{problem}");
+        assert_eq!((ops[2].attempts, ops[3].attempts), (0, 0));
+        world.sim.control("DELETE", "/_sim/faults", &Value::Null);
+        world.push_all();
+        assert_eq!(world.site_issue("AA-4")["fields"]["summary"], "edited");
+        world.converged();
+    }
+}
+
 /// A push at a site that limits writes, whose user corrects or drops the change during the wait.
 fn changed_during_the_wait(change: fn(&Outbox<'_>)) -> (World, PushReport) {
     let world = pulled();
