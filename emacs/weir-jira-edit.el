@@ -777,22 +777,21 @@ KEY is by default the issue at point."
   "Return the id of the worklog at point, or signal an error for the user."
   (or (get-text-property (point) 'weir-jira-worklog) (user-error "There is no worklog at point")))
 
-(defun weir-jira-worklog-edit (worklog time)
+(defun weir-jira-worklog-edit (worklog &optional time)
   "Set the time of WORKLOG, an id in the issue of the buffer, to TIME.
-The comment of the worklog is then edited in a buffer."
-  (interactive
-   (let* ((worklog (weir-jira--worklog-or-error))
-          (seconds (plist-get (weir-jira--worklog-data worklog) :seconds)))
-     (list worklog (read-string "Time: " (weir-jira--time-text seconds)))))
+If TIME is nil, ask for it.  The comment of the worklog is then edited in a
+buffer."
+  (interactive (list (weir-jira--worklog-or-error)))
+  ;; A change that is pulled during the question conflicts with this edit.
   (let* ((site (weir-jira--changeable))
          (key (weir-jira--key-or-error))
          (base (weir-jira--edit-base site key))
          (data (weir-jira--worklog-data worklog))
          (before (plist-get data :seconds))
+         (shown (weir-jira--time-text before))
+         (time (or time (read-string "Time: " shown)))
          ;; An unchanged time keeps its seconds, which the text does not show.
-         (seconds (if (equal time (weir-jira--time-text before))
-                      before
-                    (weir-jira--seconds time)))
+         (seconds (if (equal time shown) before (weir-jira--seconds time)))
          (text (plist-get data :text)))
     (weir-jira--edit-text
      site (format "worklog %s %s" key worklog) text

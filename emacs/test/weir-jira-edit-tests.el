@@ -248,12 +248,18 @@ Changes of the same issue may become one operation."
       (mapc #'kill-buffer buffers)
       (delete-directory weir-jira-directory t))))
 
-(defun weir-jira-edit-tests-elsewhere (url key fields)
-  "Set FIELDS, an alist, of the issue KEY at URL, as another user."
+(defun weir-jira-edit-tests-put (url path data)
+  "Put DATA, which becomes JSON, at PATH below the issues of the site URL."
   (let ((url-request-method "PUT")
         (url-request-extra-headers '(("Content-Type" . "application/json")))
-        (url-request-data (encode-coding-string (json-serialize `((fields . ,fields))) 'utf-8)))
-    (kill-buffer (url-retrieve-synchronously (concat url "/rest/api/3/issue/" key) t))))
+        (url-request-data
+         (encode-coding-string (json-serialize data) 'utf-8)))
+    (kill-buffer
+     (url-retrieve-synchronously (concat url "/rest/api/3/issue/" path) t))))
+
+(defun weir-jira-edit-tests-elsewhere (url key fields)
+  "Set FIELDS, an alist, of the issue KEY at URL, as another user."
+  (weir-jira-edit-tests-put url key `((fields . ,fields))))
 
 (ert-deftest weir-jira-edit-tests-a-pull-during-an-edit-loses-no-change ()
   (weir-jira-tests-with url '("--issues" "5")
@@ -1184,6 +1190,37 @@ FILTER gets its output.  Return the process; it ends when it is killed."
       (weir-jira-worklog-edit "7" "2m")
       (funcall commit nil "old" #'ignore #'ignore)
       (should (equal words '("AA-1" "7" "120" "" "old"))))))
+
+(ert-deftest weir-jira-edit-tests-a-question-about-a-worklog-loses-no-change ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (cl-flet ((seconds ()
+                  (alist-get 'timeSpentSeconds
+                             (seq-elt (weir-jira-edit-tests-at-site
+                                       url key 'worklog 'worklogs)
+                                      0))))
+        (weir-jira-worklog "1h30m" "worked")
+        (weir-jira-edit-tests-queued site 1)
+        (should-not (weir-jira-edit-tests-push site))
+        (set-buffer (weir-jira--show site key))
+        (goto-char (point-min))
+        (re-search-forward "^\\*\\* .*, 1h 30m$")
+        ;; A pull stores the change of another client before the user answers.
+        (let ((path (format "%s/worklog/%s" key (weir-jira--worklog-or-error))))
+          (cl-letf (((symbol-function 'read-string)
+                     (lambda (&rest _)
+                       (weir-jira-edit-tests-put url path
+                                                 '((timeSpentSeconds . 600)))
+                       (should-not (weir-jira-tests-sync site))
+                       "2h")))
+            (call-interactively #'weir-jira-worklog-edit)))
+        (should (= (seconds) 600))
+        (set-buffer (window-buffer))
+        (weir-jira-edit-commit)
+        (weir-jira-edit-tests-queued site 1)
+        (should (equal (plist-get (car (weir-jira-edit-tests-push site)) :state)
+                       "conflict"))
+        (should (= (seconds) 600))))))
 
 (ert-deftest weir-jira-edit-tests-projects-are-created-edited-and-deleted ()
   (weir-jira-tests-with url '("--issues" "5")
