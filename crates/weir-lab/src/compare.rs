@@ -26,6 +26,16 @@ use crate::stats::median;
 
 /// Corrected p below which two lists differ.
 const SIGNIFICANT: f64 = 0.05;
+/// Metrics that the lab measures itself. Of each, less is better.
+const COSTS: [&str; 7] = [
+    "wall",
+    "cpu",
+    "wall_total",
+    "cpu_total",
+    "allocations",
+    "allocated_bytes",
+    "max_rss",
+];
 /// Parts of a fingerprint that describe the builds, not the machine.
 const OF_BUILDS: [&str; 3] = ["contender ", "program ", "lab"];
 
@@ -147,10 +157,12 @@ impl Side {
             .collect()
     }
 
-    /// Whether a larger figure of `metric` is better, according to the claims.
+    /// Whether a larger figure of `metric` is better, according to the claims. A claim that one
+    /// contender takes longer than another is no reason to prefer longer times.
     fn larger_is_better(&self, metric: &str) -> bool {
         let mut claims = self.experiment.claims.iter();
-        claims.any(|claim| claim.metric == metric && claim.expect == Expect::Higher)
+        !COSTS.contains(&metric)
+            && claims.any(|claim| claim.metric == metric && claim.expect == Expect::Higher)
     }
 }
 

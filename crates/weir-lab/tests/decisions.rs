@@ -189,9 +189,9 @@ fn equal_work_is_called_different_in_at_most_one_set_of_twenty() {
     );
 }
 
-/// A stored result set in which all contenders are equal.
-fn stored(set: u64) -> tempfile::TempDir {
-    let (_, plan, blocks) = measured(set, 1.0);
+/// A stored result set in which b takes `factor` times as long as a.
+fn stored(set: u64, factor: f64) -> tempfile::TempDir {
+    let (_, plan, blocks) = measured(set, factor);
     let dir = tempfile::tempdir().unwrap();
     let results = ResultSet::create(dir.path()).unwrap();
     results
@@ -208,13 +208,28 @@ fn stored(set: u64) -> tempfile::TempDir {
 
 #[test]
 fn equal_sets_fail_the_gate_in_at_most_one_of_forty_comparisons() {
-    let sets: Vec<_> = (0..=SETS).map(stored).collect();
+    let sets: Vec<_> = (0..=SETS).map(|set| stored(set, 1.0)).collect();
     let regressed = sets.windows(2).filter(|pair| {
         let compared = compare(pair[0].path(), pair[1].path(), false).unwrap();
         compared.count(Change::Regressed) > 0
     });
     let regressed = regressed.count();
     assert!(regressed <= 1, "{regressed} of {SETS}");
+}
+
+/// The experiment also claims that b is slower than a.
+#[test]
+fn a_longer_time_is_a_regression_whatever_the_claims_expect() {
+    let (quick, slow) = (stored(1, 1.0), stored(2, 1.5));
+    for (old, new, change) in [
+        (&quick, &slow, Change::Regressed),
+        (&slow, &quick, Change::Improved),
+    ] {
+        let compared = compare(old.path(), new.path(), false).unwrap();
+        let mut rows = compared.rows.iter();
+        let row = rows.find(|row| row.contender == "b").unwrap();
+        assert_eq!(row.change, change, "{row:?}");
+    }
 }
 
 #[test]
