@@ -934,6 +934,24 @@ fn a_script_without_faults_is_measured() {
 }
 
 #[test]
+fn a_slow_first_execution_does_not_shorten_the_batches() {
+    // An iteration takes 1 us, except in the first batch of the process, which takes 1 ms.
+    let times = r#"if [ $word = run ]; then
+        [ -n "$warm" ] && ns=$((n * 1000)) || ns=1000000
+        warm=yes
+        answer="time\t$ns\t$ns\t$(printf %x "$n")"
+    fi"#;
+    let (dir, out) = run_beside("cold", times);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let plan = fs::read_to_string(result_set(dir.path()).join("plan.json")).unwrap();
+    let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    let mut cells = plan["cells"].as_array().unwrap().iter();
+    let cold = cells.find(|cell| cell["contender"] == "cold").unwrap();
+    // The shortest batch takes 200 us.
+    assert_eq!(cold["iterations"], 256);
+}
+
+#[test]
 fn a_contender_that_fails_the_check_does_not_stop_the_others() {
     for (name, faults, what) in [
         (
