@@ -251,6 +251,7 @@ impl Edge {
             if is_status {
                 let allowed = self.shared.authorize_status(&call.principal);
                 allowed.map_err(|denied| denial(denied, topic))?;
+                call.checked_right = Some(right);
             } else if !items_decide || security.has(&call.principal, right, topic) {
                 let allowed = self.shared.authorize(&call.principal, right, topic);
                 allowed.map_err(|denied| denial(denied, topic))?;
@@ -351,7 +352,9 @@ impl Edge {
         // Held until the response is ready.
         let mut reservation =
             Reservation::for_principal(&self.shared.admission.bodies, call.principal.share_key());
-        match whole(input, max, &mut reservation).await {
+        let body = whole(input, max, &mut reservation).await;
+        let checked = body.and_then(|body| self.check_right_after_body(&call).map(|()| body));
+        match checked {
             Ok(body) if body.len() <= INLINE_WORK_BYTES => {
                 self.wait(self.start_operation((call, operation), &body))
                     .await

@@ -143,6 +143,18 @@ impl Edge {
         allowed.map_err(|denied| denial(denied, topic))
     }
 
+    /// Checks the right of a request again after its body has arrived, because it may have been
+    /// revoked meanwhile. The audit has no second record of an allowed request.
+    pub(crate) fn check_right_after_body(&self, call: &Call) -> Result<(), Problem> {
+        let topic = &call.matched.topic;
+        let security = &self.shared.security;
+        let is_allowed = |right| security.has(&call.principal, right, topic);
+        if call.checked_right.is_none_or(is_allowed) {
+            return Ok(());
+        }
+        self.check_right_again(call)
+    }
+
     pub(crate) fn next_id(&self) -> String {
         let n = self.requests.fetch_add(1, Ordering::Relaxed);
         format!("{:08x}{n:08x}", self.run_id)

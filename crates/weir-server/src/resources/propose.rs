@@ -34,7 +34,7 @@ pub(crate) type RefusedProposal = Box<(Option<usize>, Problem)>;
 impl Edge {
     /// Checks that the caller may propose these intentions. A right that was checked long ago may
     /// have been revoked while the body arrived, so it is checked again. A right of administration
-    /// is not, so that the audit has one record of the request.
+    /// is not, so that the audit has one record of the request; `check_right_after_body` checks it.
     pub(crate) fn allow(
         &self,
         call: &Call,

@@ -101,6 +101,52 @@ fn a_revoked_token_is_refused_at_the_end_of_a_long_poll() {
 }
 
 #[test]
+fn a_revoked_token_is_refused_at_the_end_of_a_slow_body() {
+    let files = Files::new();
+    let token = files.token("slow", &["all **"]);
+    let world = files.start(|config| config.http = Some(loopback()));
+    world.create("t");
+    let send = |line: &str| {
+        let mut stream = TcpStream::connect(world.http.unwrap()).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        let token = token.expose();
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\
+             Content-Type: application/json\r\nExpect: 100-continue\r\n\
+             Authorization: Bearer {token}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        // The server has checked the right, and waits for the body.
+        let mut answer = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+        stream.read_exact(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 100 "), "{line}");
+        stream
+    };
+    let lines = [
+        "PUT /v1/topics/new",
+        "DELETE /v1/topics/t",
+        "POST /ds/t",
+        "GET /v1/topics/t/events",
+        "GET /v1/status",
+        "POST /v1/compact",
+    ];
+    let streams = lines.map(send);
+    let path = world.files.path("identities.toml");
+    let file = IdentitiesFile::read(&path).unwrap();
+    let file = file.without_token(token.id(), now_ms()).unwrap();
+    file.write().unwrap();
+    world.server.reload().unwrap();
+    for (line, mut stream) in lines.into_iter().zip(streams) {
+        stream.write_all(b"{}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{line}: {answer}");
+    }
+    assert!(world.store.topic("new").is_none());
+    assert_eq!(world.values("t").len(), 1, "CREATE alone");
+}
+
+#[test]
 fn an_invalid_file_changes_nothing_and_is_reported() {
     let files = Files::new();
     files.certificate(&files.authority, &["localhost"]);
