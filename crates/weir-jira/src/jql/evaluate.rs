@@ -234,7 +234,7 @@ fn compared(
 fn ordering(issue: &Value, field: &str, value: &Operand, context: &Context) -> Option<Ordering> {
     if is_date(field) {
         let found = date_of(issue, field, &context.zone)?;
-        return Some(found.cmp(&moment(value, context)?));
+        return Some(found.cmp(&date_bound(field, value, context)?));
     }
     let Operand::Text(text) = value else {
         return None;
@@ -264,7 +264,7 @@ fn equal(issue: &Value, field: &str, value: &Operand, context: &Context) -> bool
         // Compares minutes, as Jira's literals have no seconds.
         let minute = |ms: i64| ms.div_euclid(MINUTE_MS);
         let found = date_of(issue, field, &context.zone).map(minute);
-        return found.is_some() && found == moment(value, context).map(minute);
+        return found.is_some() && found == date_bound(field, value, context).map(minute);
     }
     let Some(wanted) = wanted_text(value, context) else {
         return false;
@@ -340,6 +340,19 @@ pub(super) fn is_moment(text: &str) -> bool {
     text.parse::<i64>().is_ok()
         || time::parse_literal(text, &TimeZone::UTC).is_some()
         || time::parse_span(text).is_some()
+}
+
+/// The time with which a date field is compared. As in Jira, a due date is compared with days in
+/// the time zone of the account: a time counts as the start of its day.
+fn date_bound(field: &str, value: &Operand, context: &Context) -> Option<i64> {
+    let at = moment(value, context)?;
+    if !matches!(field, "due" | "duedate") {
+        return Some(at);
+    }
+    let day = Timestamp::from_millisecond(at)
+        .and_then(|time| time.to_zoned(context.zone.clone()).start_of_day());
+    // A time outside of the calendar is before or after all days.
+    Some(day.map_or(at, |day| day.timestamp().as_millisecond()))
 }
 
 fn moment(value: &Operand, context: &Context) -> Option<i64> {

@@ -436,10 +436,15 @@ impl Clause {
             }
             Self::Time(field, operator, wanted, _) => {
                 let found = facts.time(field)?;
+                // A due date is compared with days.
+                let wanted = match *field {
+                    "due" => (wanted + ZONE).div_euclid(DAY) * DAY - ZONE,
+                    _ => *wanted,
+                };
                 Some(if *operator == Operator::Equal {
                     found.div_euclid(MINUTE) == wanted.div_euclid(MINUTE)
                 } else {
-                    operator.holds(found.cmp(wanted))
+                    operator.holds(found.cmp(&wanted))
                 })
             }
             Self::Number("key", operator, wanted) => {

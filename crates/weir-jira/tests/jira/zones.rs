@@ -49,6 +49,36 @@ fn a_day_has_the_offset_of_its_own_date() {
     }
 }
 
+/// As in Jira, a due date is compared with days: an issue that is due today is not overdue.
+#[test]
+fn a_due_date_is_compared_with_days() {
+    let context = Context {
+        now_ms: time::parse("2025-03-30T10:00:00.000+0000").unwrap(),
+        zone: time::zone("Europe/Berlin").unwrap(),
+        ..Context::default()
+    };
+    let days = ["2025-03-29", "2025-03-30", "2025-03-31"];
+    for (query, wanted) in [
+        ("due < now()", [true, false, false]),
+        ("due <= now()", [true, true, false]),
+        ("due = now()", [false, true, false]),
+        ("due != endOfDay()", [true, false, true]),
+        ("due > endOfDay()", [false, false, true]),
+        ("due > endOfDay(-1d)", [false, true, true]),
+        ("dueDate < 1d", [true, true, false]),
+        ("due >= -1d", [true, true, true]),
+        ("due > -1d", [false, true, true]),
+        ("due = 2025-03-30", [false, true, false]),
+    ] {
+        let parsed = parse(query).unwrap();
+        let found = days.map(|day| {
+            let issue = json!({"fields": {"duedate": day}});
+            matches(&parsed, &issue, &context)
+        });
+        assert_eq!(found, wanted, "{query}");
+    }
+}
+
 #[test]
 fn every_kind_of_zone_is_known() {
     let now = "2025-01-15T10:00:00.000+0000";
