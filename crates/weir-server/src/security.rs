@@ -434,7 +434,7 @@ impl Security {
         admitted.inspect_err(|_| count(&self.counts.paused))
     }
 
-    /// Charges bytes of a request without a declared length.
+    /// Charges bytes of the body of a request.
     pub(crate) fn charge_bytes(&self, principal: &Principal, bytes: u64) {
         self.rates(principal.peer)
             .charge_bytes(&principal.accounts, bytes);

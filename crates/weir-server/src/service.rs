@@ -237,11 +237,8 @@ impl Edge {
                 call.principal = Arc::new(principal);
             }
             let security = &self.shared.security;
-            // A body over its limit is refused below, and not read.
-            let body_bytes = length.filter(|length| *length <= max as u64);
-            security
-                .admit(&call.principal, 1, body_bytes.unwrap_or(0))
-                .map_err(over_rate)?;
+            let admitted = security.admit(&call.principal, 1, 0);
+            admitted.map_err(over_rate)?;
             let topic = &call.matched.topic;
             let is_status = matches!(call.matched.resource, Resource::Status | Resource::Metrics);
             // The items of a batch decide whether it needs the right to write, to delete, or both.
@@ -261,6 +258,10 @@ impl Edge {
                 let is_member = self.shared.check_is_member();
                 is_member.map_err(|error| problems::of_store(&error))?;
             }
+            // Charged here, because the body of a denied request is not read. A body over its limit
+            // is refused below, and not read either.
+            let body_bytes = length.filter(|length| *length <= max as u64);
+            security.charge_bytes(&call.principal, body_bytes.unwrap_or(0));
         }
         let head = &call.head;
         call.query = match call.matched.resource {

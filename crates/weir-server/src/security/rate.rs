@@ -166,8 +166,11 @@ impl Rates {
         Ok(())
     }
 
-    /// Charges bytes of a request in addition to those that were charged at its start.
+    /// Charges bytes of a request that `admit` has counted.
     pub(crate) fn charge_bytes(&self, to: &RateAccounts, bytes: u64) {
+        if bytes == 0 || (to.principal.is_none() && to.address.is_none()) {
+            return;
+        }
         let now = self.now_ns();
         for (account, limits) in self.accounts_and_limits(to) {
             if let Some(limit) = limits.bytes {

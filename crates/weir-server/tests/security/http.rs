@@ -160,6 +160,24 @@ fn a_body_over_the_limit_is_not_charged_to_the_rate_of_bytes() {
     assert!(next.starts_with("http/1.1 201 "), "{next}");
 }
 
+/// The server does not read such a body. A few heads could lock out all clients of an address.
+#[test]
+fn the_body_of_a_denied_request_is_not_charged_to_the_rate_of_bytes() {
+    let (world, token) = world(&["put t"]);
+    world.create("t");
+    world.create("u");
+    let own = bearer(&token);
+    // A hundred times the bytes of a second.
+    let large = 1_000_000;
+    let unknown = ask_declared(&world, PUT, &[JSON], b"", large);
+    assert!(unknown.starts_with("http/1.1 401 "), "{unknown}");
+    let other = "POST /v1/topics/u/events";
+    let denied = ask_declared(&world, other, &[JSON, &own], b"", large);
+    assert!(denied.starts_with("http/1.1 403 "), "{denied}");
+    let next = ask(&world, PUT, &[JSON, &own], "{}");
+    assert!(next.starts_with("http/1.1 201 "), "{next}");
+}
+
 #[test]
 fn reads_of_the_status_and_the_metrics_are_not_recorded() {
     let (world, token) = world(&["admin"]);
