@@ -446,18 +446,48 @@ pub(crate) fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
         }
         _ => {
             if let Some(value) = custom(issue, field) {
-                add_parts(value, &["value", "name", "id", "displayName"]);
-                found.extend(strings(value));
-                match value {
+                add_custom_texts(value, &mut found);
+            }
+        }
+    }
+    found.retain(|text| !text.is_empty());
+    found
+}
+
+/// The parts of an object in a custom field under which it can be found: of an option, a person or
+/// another named object. The first one orders issues.
+const CUSTOM_PARTS: &[&str] = &[
+    "value",
+    "name",
+    "id",
+    "displayName",
+    "key",
+    "accountId",
+    "emailAddress",
+];
+
+/// Adds the texts of the value of a custom field; of a list, those of all items.
+fn add_custom_texts<'a>(value: &'a Value, found: &mut Vec<Cow<'a, str>>) {
+    match value {
+        Value::String(text) => found.push(text.into()),
+        Value::Number(number) => found.push(number.to_string().into()),
+        Value::Array(items) => {
+            for item in items {
+                add_custom_texts(item, found);
+            }
+        }
+        Value::Object(_) if value["type"] == "doc" => found.push(plain_text(value).into()),
+        Value::Object(_) => {
+            for name in CUSTOM_PARTS {
+                match &value[*name] {
                     Value::String(text) => found.push(text.into()),
                     Value::Number(number) => found.push(number.to_string().into()),
                     _ => {}
                 }
             }
         }
+        _ => {}
     }
-    found.retain(|text| !text.is_empty());
-    found
 }
 
 fn strings(value: &Value) -> impl Iterator<Item = Cow<'_, str>> {

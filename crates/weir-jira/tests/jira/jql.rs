@@ -864,6 +864,43 @@ fn an_empty_field_is_neither_equal_nor_unequal_to_a_value() {
     }
 }
 
+/// A custom field can have a person, rich text, or a list of options, persons or sprints.
+#[test]
+fn every_kind_of_custom_field_is_compared() {
+    let context = Context {
+        me: "u-1".to_owned(),
+        ..Context::default()
+    };
+    let anna = json!({"accountId": "u-1", "displayName": "Anna Berg", "active": true});
+    let issue = json!({"fields": {
+        "customfield_1": anna,
+        "customfield_2": [anna],
+        "customfield_3": [{"id": "71", "value": "Blue"}, {"id": "72", "value": "Red"}],
+        "customfield_4": [{"id": 5, "name": "Sprint five", "state": "active"}],
+        "customfield_5": document(&[0, 2]),
+        "customfield_6": [],
+        "customfield_7": null,
+    }});
+    for (query, holds) in [
+        ("cf[1] = currentUser()", true),
+        ("cf[1] != currentUser()", false),
+        ("cf[2] IN (u-2, currentUser())", true),
+        ("cf[2] = 'anna berg'", true),
+        ("cf[2] = u-2", false),
+        ("cf[3] = red", true),
+        ("cf[3] != blue", false),
+        ("cf[3] IN (green, 71)", true),
+        ("cf[3] IS EMPTY", false),
+        ("cf[4] = 'sprint five' AND cf[4] = 5", true),
+        ("cf[5] ~ queue", true),
+        ("cf[5] IS EMPTY", false),
+        ("cf[6] IS EMPTY AND cf[7] IS EMPTY", true),
+    ] {
+        let parsed = parse(query).unwrap();
+        assert_eq!(matches(&parsed, &issue, &context), holds, "{query}");
+    }
+}
+
 #[test]
 fn unresolved_issues_have_no_resolution() {
     let context = Context::default();
