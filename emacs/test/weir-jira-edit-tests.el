@@ -732,6 +732,30 @@ MINE is the local value, THEIRS is the value of another user."
       (weir-jira-list (format "key = %s" key) site)
       (should (= (weir-jira-tests-rows) 0)))))
 
+(ert-deftest weir-jira-edit-tests-a-question-about-a-person-loses-no-change ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (cl-flet ((assign (who)
+                  (weir-jira-tests-post
+                   url "/_sim/edit"
+                   `((issue . ,key) (fields . ((assignee . ,who)))))
+                  (should-not (weir-jira-tests-sync site))))
+        (assign :null)
+        (set-buffer (weir-jira--show site key))
+        ;; A pull stores the assignment by another user before the answer.
+        (cl-letf (((symbol-function 'completing-read)
+                   (lambda (&rest _)
+                     (assign '((accountId . "user-3")
+                               (displayName . "User 3")))
+                     "me")))
+          (call-interactively #'weir-jira-assign))
+        (weir-jira-edit-tests-queued site 1)
+        (should (equal (plist-get (car (weir-jira-edit-tests-push site)) :state)
+                       "conflict"))
+        (should (equal (weir-jira-edit-tests-at-site
+                        url key 'assignee 'accountId)
+                       "user-3"))))))
+
 (ert-deftest weir-jira-edit-tests-a-push-is-shown-if-the-pull-after-it-fails ()
   (weir-jira-tests-with url '("--issues" "5")
     (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))

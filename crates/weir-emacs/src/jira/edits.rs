@@ -44,7 +44,13 @@ pub(super) fn queue(
         ("transition", [key, status, comment, fields @ ..]) => {
             outbox.transition(key, status, &pairs(fields), non_empty(comment))?
         }
-        ("assign", [key, who]) => outbox.assign(key, who)?,
+        ("assign", [key, who]) => match base {
+            Some(base) => {
+                let assignment = ("assignee".to_owned(), who.clone());
+                outbox.edit_from(key, base, &[assignment])?
+            }
+            None => outbox.assign(key, who)?,
+        },
         ("watch", [key, on]) => outbox.watch(key, !on.is_empty())?,
         ("link", [key, phrase, other, remove]) => {
             outbox.link(key, phrase, other, !remove.is_empty())?
