@@ -156,6 +156,7 @@ fn undecidable(field: &str, operator: Operator, value: &Operand) -> Option<Strin
         operator,
         Operator::Greater | Operator::GreaterEqual | Operator::Less | Operator::LessEqual
     );
+    let contains = matches!(operator, Operator::Contains | Operator::ContainsNot);
     let dates = is_date(field);
     match value {
         Operand::Function(_, Some(span)) if time::parse_span(span).is_none() => {
@@ -167,11 +168,27 @@ fn undecidable(field: &str, operator: Operator, value: &Operand) -> Option<Strin
         Operand::Text(text) if dates && !is_moment(text) => {
             Some(format!("'{text}' is not a date in this subset"))
         }
+        Operand::Text(text) if contains && has_text_operator(text) => Some(format!(
+            "'{text}' has an operator of text searches that this subset does not have"
+        )),
         Operand::Text(text) if orders && !dates && !is_bound(field, text) => Some(format!(
             "field '{field}' has no order with '{text}' in this subset"
         )),
         _ => None,
     }
+}
+
+/// Whether a text of `~` has an operator of Jira's text searches that the evaluator would read as
+/// a part of a word: the quotes of a phrase, AND, OR, NOT, `+`, `-`, `?`, or `*` before the end of
+/// a word.
+fn has_text_operator(text: &str) -> bool {
+    let mut words = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
+    let mut parts = text.split(|c: char| !c.is_alphanumeric() && c != '*');
+    text.contains(['"', '?'])
+        || words.any(|word| {
+            matches!(word, "AND" | "OR" | "NOT" | "&&" | "||") || word.starts_with(['+', '-', '!'])
+        })
+        || parts.any(|part| part.strip_suffix('*').unwrap_or(part).contains('*'))
 }
 
 /// Whether the values of a field are ordered, and a text is one of them.

@@ -931,6 +931,12 @@ fn an_undecidable_comparison_is_refused() {
         ("cf[10] >= \"2024-11-29\"", "has no order", 11),
         ("id > AA-1", "has no order", 6),
         ("key > AA", "has no order", 7),
+        ("summary ~ '\"login page\"'", "has an operator", 11),
+        ("summary ~ \"\\\"login page\\\"\"", "has an operator", 11),
+        ("text ~ 'login OR (NOT logout)'", "has an operator", 8),
+        ("text ~ 'login -page'", "has an operator", 8),
+        ("NOT text ~ 'log?n'", "has an operator", 12),
+        ("comment !~ 'lo*n page'", "has an operator", 12),
     ] {
         let error = parse(query).unwrap_err();
         assert!(error.what.contains(what), "{query}: {error}");
@@ -940,6 +946,7 @@ fn an_undecidable_comparison_is_refused() {
         "updated > -1w AND created <= '2024-11-29 10:00' AND due = 2024/11/29",
         "updated >= startOfMonth(-1w) AND id >= 7 AND key < aa-12 AND cf[10] > 1.5",
         "reporter IN (currentUser(), EMPTY) AND due != null",
+        "text ~ 'a two-word C++ (or not) log*, pag*' AND summary !~ \"it's\"",
     ] {
         parse(query).unwrap();
     }
