@@ -329,7 +329,10 @@ impl Push<'_> {
                 Ok(Some(offset))
             }
             JiraError::Status { status: 409, .. } => Ok(Some(self.save(op, found)?)),
-            JiraError::Status { status: 404, .. } if request.method == "DELETE" => {
+            // Without a read before it, this status can mean that the account cannot see the issue.
+            JiraError::Status { status: 404, .. }
+                if request.method == "DELETE" && !matches!(op.action, Action::Watch { .. }) =>
+            {
                 self.report.already += 1;
                 self.finish(op, found, None, None)?;
                 Ok(None)

@@ -533,6 +533,30 @@ fn a_deletion_is_not_lost_while_the_project_is_hidden() {
     world.converged();
 }
 
+/// The site answers 404 for the watchers of an issue whose project is hidden.
+#[test]
+fn the_end_of_watching_is_not_lost_while_the_project_is_hidden() {
+    let world = pulled();
+    let outbox = world.outbox();
+    let watchers = || world.site_issue("AA-2")["fields"]["watches"]["watchCount"].clone();
+    outbox.watch("AA-2", true).unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(watchers(), 1);
+    let op = outbox.watch("AA-2", false).unwrap().id;
+    let show = |visible: bool| {
+        let body = json!({"project": "AA", "visible": visible});
+        world.sim.control("POST", "/_sim/revoke", &body);
+    };
+    show(false);
+    let report = world.push();
+    assert_eq!((report.rejected, report.already), (1, 0), "{report:?}");
+    show(true);
+    outbox.resolve(&op, Choice::Retry, None, None).unwrap();
+    assert_eq!(world.push().sent, 1);
+    assert_eq!(watchers(), 0);
+    world.converged();
+}
+
 /// The clock of this machine was wrong when an operation began to wait, and was then set back.
 #[test]
 fn an_operation_does_not_wait_until_a_wrong_time() {
