@@ -58,8 +58,14 @@ impl Edit<'_> {
         let new = attributes(after).unwrap_or_default();
         if old != new {
             let mut whole = attributes(base).unwrap_or_default();
-            // The id and the character of an emoji belong to its old name.
-            let is_stale = |name: &str| kind(base) == "emoji" && ["id", "text"].contains(&name);
+            // The id and the character of an emoji belong to its old name, the size of a file to
+            // its old id.
+            let is_other_file = old.get("id") != new.get("id");
+            let is_stale = |name: &str| match kind(base) {
+                "emoji" => ["id", "text"].contains(&name),
+                "media" | "mediaInline" => is_other_file && ["width", "height"].contains(&name),
+                _ => false,
+            };
             let is_removed = |name: &str| old.contains_key(name) && !new.contains_key(name);
             whole.retain(|name, _| !is_stale(name) && !is_removed(name));
             let differs = |(name, value): &(String, Value)| old.get(name) != Some(value);

@@ -122,6 +122,27 @@ fn another_emoji_does_not_keep_the_id_of_the_old_one() {
 }
 
 #[test]
+fn another_attachment_does_not_keep_the_size_of_the_old_one() {
+    let block = |attrs: Value| {
+        json!({ "type": "mediaSingle", "attrs": { "layout": "wide", "width": 50 },
+            "content": [{ "type": "media", "attrs": attrs }] })
+    };
+    let file = json!({ "type": "file", "id": "m1", "alt": "a.png", "collection": "c",
+        "width": 640, "height": 480 });
+    let other = json!({ "type": "file", "id": "m2", "alt": "a.png", "collection": "c" });
+    let document = doc(json!([block(file)]));
+    let edited = edit(&document, "jira-att:m1", "jira-att:m2");
+    assert_eq!(edited, doc(json!([block(other)])));
+    let inline = |attrs: Value| {
+        let node = json!({ "type": "mediaInline", "attrs": attrs });
+        doc(json!([paragraph(json!([text("see "), node]))]))
+    };
+    let document = inline(json!({ "id": "m1", "collection": "c", "width": 64, "height": 48 }));
+    let edited = edit(&document, "jira-att:m1", "jira-att:m2");
+    assert_eq!(edited, inline(json!({ "id": "m2", "collection": "c" })));
+}
+
+#[test]
 fn coloured_text_is_edited_within_its_colour() {
     let red = json!({ "type": "textColor", "attrs": { "color": "#ff0000" } });
     let nodes = json!([text("a "), { "type": "text", "text": "red", "marks": [{ "type": "strong" }, red] }]);
