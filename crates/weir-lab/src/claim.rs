@@ -138,52 +138,38 @@ fn needed(blocks: usize, interval: Option<Interval>, bar: f64, verdict: Verdict)
     (needed <= BLOCKS_MAX as f64).then(|| least.max(needed as usize))
 }
 
-/// Decides `claim` at each of its workloads.
+/// Decides `claim` at each of its workloads. Where some of the others take no part, the first
+/// reference is compared with the rest of them. So a slow contender with a skipped workload does not
+/// hide the result against the fast ones.
 pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> {
     let parse = |text: &String| Reference::parse(text, &claim.metric);
-    let compare: Vec<Reference> = claim.compare.iter().map(parse).collect();
+    let first = claim.compare.first().map(parse);
+    let others: Vec<(&str, Reference)> = claim
+        .compare
+        .iter()
+        .skip(1)
+        .map(|text| (text.as_str(), parse(text)))
+        .collect();
     let bound: Vec<(f64, Vec<Reference>)> = claim
         .bound
         .iter()
         .map(|term| (term.factor, term.of.iter().map(parse).collect()))
         .collect();
-    let all = || compare.iter().chain(bound.iter().flat_map(|(_, of)| of));
-    let mut workloads: Vec<String> = if all().all(|reference| reference.workload.is_some()) {
-        vec![String::new()]
-    } else {
-        let wanted = |name: &&String| {
-            claim.workloads.is_empty()
-                || claim.workloads.iter().any(|pattern| matches(pattern, name))
-        };
-        let here = |name: &&String| all().all(|reference| figures.has(reference, name));
-        figures
-            .workloads()
-            .filter(wanted)
-            .filter(here)
-            .cloned()
-            .collect()
-    };
-    if workloads.is_empty() {
-        // No cell has this name, so nothing was measured.
-        workloads.push(String::new());
-    }
-    let ratio = (compare.len() > 1 || !bound.is_empty()) && claim.max_more.is_none();
-    let metric = compare
-        .first()
-        .map(|reference| reference.metric.clone())
-        .unwrap_or_default();
+    let ratio = (!others.is_empty() || !bound.is_empty()) && claim.max_more.is_none();
+    let metric = first.as_ref().map(|first| first.metric.clone());
+    let metric = metric.unwrap_or_default();
     let (bar, at_most) = bar_of(claim, figures.noise_floor());
     let mut decisions: Vec<Decision> = Vec::new();
-    for workload in &workloads {
+    for workload in &workloads_of(claim, figures, first.as_ref(), &others, &bound) {
+        let peers = peers_at(&others, figures, workload);
         let per_block = figures.per_block(|block| {
             let value = |reference: &Reference| figures.value(block, reference, workload);
-            let (first, rest) = compare.split_first()?;
-            let mut base = match rest {
-                [] => 1.0,
-                _ => best(
-                    rest.iter().map(value).collect::<Option<Vec<f64>>>()?,
-                    claim.expect,
-                )?,
+            let first = value(first.as_ref()?)?;
+            let mut base = if others.is_empty() {
+                1.0
+            } else {
+                let values = peers.iter().map(|(_, peer)| value(peer));
+                best(values.collect::<Option<Vec<f64>>>()?, claim.expect)?
             };
             if !bound.is_empty() {
                 base = 0.0;
@@ -195,8 +181,8 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
                 }
             }
             Some(match claim.max_more {
-                Some(_) => value(first)? - base,
-                None => value(first)? / base,
+                Some(_) => first - base,
+                None => first / base,
             })
         });
         let blocks = per_block.len();
@@ -205,7 +191,7 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
             judge(&per_block, bar, at_most, seed ^ fnv1a64(part.as_bytes()));
         decisions.push(Decision {
             text: claim.text.clone(),
-            compared: compared(claim),
+            compared: compared(claim, &peers),
             workload: workload.clone(),
             ratio,
             metric: metric.clone(),
@@ -220,6 +206,53 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
         });
     }
     decisions
+}
+
+/// The workloads at which `claim` is decided; an empty name if every reference names a workload, or
+/// if nothing was measured.
+fn workloads_of(
+    claim: &ClaimSpec,
+    figures: &Figures,
+    first: Option<&Reference>,
+    others: &[(&str, Reference)],
+    bound: &[(f64, Vec<Reference>)],
+) -> Vec<String> {
+    let fixed = || first.into_iter().chain(bound.iter().flat_map(|(_, of)| of));
+    let is_named = |reference: &Reference| reference.workload.is_some();
+    if fixed().all(is_named) && others.iter().all(|(_, other)| is_named(other)) {
+        return vec![String::new()];
+    }
+    let wanted = |name: &&String| {
+        claim.workloads.is_empty()
+            || claim.workloads.iter().any(|pattern| matches(pattern, name))
+    };
+    let here = |name: &&String| {
+        let peers = peers_at(others, figures, name);
+        peers.is_empty() == others.is_empty()
+            && fixed().all(|reference| figures.has(reference, name))
+            && peers.iter().all(|(_, peer)| figures.has(peer, name))
+    };
+    let mut workloads: Vec<String> = figures
+        .workloads()
+        .filter(wanted)
+        .filter(here)
+        .cloned()
+        .collect();
+    if workloads.is_empty() {
+        // No cell has this name, so nothing was measured.
+        workloads.push(String::new());
+    }
+    workloads
+}
+
+/// The others that take part at `workload`.
+fn peers_at<'a>(
+    others: &'a [(&'a str, Reference)],
+    figures: &Figures,
+    workload: &str,
+) -> Vec<&'a (&'a str, Reference)> {
+    let is_here = |(_, other): &&(&str, Reference)| !figures.is_left_out(other, workload);
+    others.iter().filter(is_here).collect()
 }
 
 /// The best of the other references.
@@ -251,10 +284,16 @@ fn bar_of(claim: &ClaimSpec, noise_floor: f64) -> (f64, bool) {
     )
 }
 
-/// The compared references, for a table.
-fn compared(claim: &ClaimSpec) -> String {
+/// The compared references, for a table: the first with `peers`, or with all others if there are no
+/// peers.
+fn compared(claim: &ClaimSpec, peers: &[&(&str, Reference)]) -> String {
     let first = claim.compare.first().cloned().unwrap_or_default();
-    let rest = claim.compare.get(1..).unwrap_or_default();
+    let all = claim.compare.iter().skip(1).map(String::as_str);
+    let rest: Vec<&str> = if peers.is_empty() {
+        all.collect()
+    } else {
+        peers.iter().map(|(text, _)| *text).collect()
+    };
     if !claim.bound.is_empty() {
         let terms: Vec<String> = claim
             .bound
@@ -263,7 +302,7 @@ fn compared(claim: &ClaimSpec) -> String {
             .collect();
         return format!("{first} / ({})", terms.join(" + "));
     }
-    match rest {
+    match rest.as_slice() {
         [] => first,
         [one] if claim.max_more.is_some() => format!("{first} - {one}"),
         [one] => format!("{first} / {one}"),

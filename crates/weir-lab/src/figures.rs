@@ -90,6 +90,15 @@ impl Figures {
             .contains_key(&(reference.contender.clone(), workload.to_owned()))
     }
 
+    /// Whether the contender of `reference` takes no part at `workload`: the run has only other
+    /// cells of it. A contender without any cell failed or is absent.
+    pub fn is_left_out(&self, reference: &Reference, workload: &str) -> bool {
+        let mut cells = self.cells.keys();
+        reference.workload.is_none()
+            && !self.has(reference, workload)
+            && cells.any(|(contender, _)| *contender == reference.contender)
+    }
+
     /// The figure of `reference` at `workload` in block `block`.
     pub fn value(&self, block: usize, reference: &Reference, workload: &str) -> Option<f64> {
         let workload = reference.workload.as_deref().unwrap_or(workload);

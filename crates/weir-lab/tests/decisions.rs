@@ -232,6 +232,76 @@ fn a_longer_time_is_a_regression_whatever_the_claims_expect() {
     }
 }
 
+const SKIPPING: &str = r#"
+[experiment]
+name = "t"
+title = "t"
+question = "?"
+mode = "inproc"
+[[contender]]
+name = "a"
+builtin = "spin"
+[[contender]]
+name = "b"
+builtin = "spin"
+[[contender]]
+name = "c"
+builtin = "spin"
+[[workload]]
+name = "w"
+[[workload]]
+name = "v"
+[[skip]]
+contender = "c"
+workload = "v"
+reason = "too slow"
+[[claim]]
+text = "b is quicker than both"
+compare = ["b", "a", "c"]
+expect = "lower"
+max_ratio = 1.0
+"#;
+
+#[test]
+fn a_skipped_contender_does_not_hide_the_result_against_the_others() {
+    let experiment = Experiment::parse(SKIPPING, Path::new("t.toml")).unwrap();
+    // The third contender is c instead of a twin, and a and b also have a second workload.
+    let (_, mut plan, mut blocks) = measured(1, 1.5);
+    plan.cells[2].contender = "c".to_owned();
+    for cell in 0..2 {
+        let workload = "v".to_owned();
+        let planned = plan.cells[cell].clone();
+        plan.cells.push(PlannedCell {
+            workload,
+            ..planned
+        });
+    }
+    for block in &mut blocks {
+        let again = block.samples.iter().filter(|sample| sample.cell < 2);
+        let again: Vec<Sample> = again.cloned().collect();
+        let moved = again.into_iter().map(|sample| Sample {
+            cell: sample.cell + 3,
+            ..sample
+        });
+        block.samples.extend(moved);
+    }
+    let claims = Summary::new(&experiment, &plan, &blocks).claims;
+    let made: Vec<_> = claims
+        .iter()
+        .map(|claim| (&*claim.workload, &*claim.compared, claim.verdict))
+        .collect();
+    let expected = [
+        ("w", "b / best of a, c", Verdict::DoesNotHold),
+        ("v", "b / a", Verdict::DoesNotHold),
+    ];
+    assert_eq!(made, expected);
+    // A contender without any cell failed or is absent. Then the others do not decide the claim.
+    plan.cells[2].contender = "other".to_owned();
+    let claims = Summary::new(&experiment, &plan, &blocks).claims;
+    let verdicts: Vec<Verdict> = claims.iter().map(|claim| claim.verdict).collect();
+    assert_eq!(verdicts, [Verdict::NotMeasured]);
+}
+
 #[test]
 fn no_figure_includes_a_disturbed_block() {
     let experiment = Experiment::parse(EXPERIMENT, Path::new("t.toml")).unwrap();
