@@ -644,6 +644,8 @@ impl<'a> Pull<'a> {
             fields,
             most,
             current,
+            // Ids of deleted issues must not fail the query.
+            validate: false,
         };
         search.page(self.client, next)
     }

@@ -17,6 +17,9 @@ pub(crate) struct Search<'a> {
     pub(crate) most: usize,
     /// Ids of issues whose newest version the index must return; Cloud only.
     pub(crate) current: &'a [u64],
+    /// Whether the site refuses a query with an unknown field or id, which otherwise selects
+    /// nothing; Data Center only, because Cloud always refuses it.
+    pub(crate) validate: bool,
 }
 
 /// The page that the site sent.
@@ -53,9 +56,8 @@ impl Search<'_> {
     /// The next page begins after the received rows, because a site may send fewer than requested.
     fn by_offset(&self, client: &Client, next: Option<&str>) -> Result<Page> {
         let start: usize = next.and_then(|next| next.parse().ok()).unwrap_or(0);
-        // Ids of deleted issues must not fail the query.
         let body: Value = json!({"jql": self.jql, "fields": self.fields, "startAt": start,
-            "maxResults": self.most, "validateQuery": false});
+            "maxResults": self.most, "validateQuery": self.validate});
         let mut page: Page = client.read_by_post("search", &body)?;
         let end = start + page.issues.len();
         let last = page.issues.is_empty() || page.total.is_some_and(|total| end >= total);

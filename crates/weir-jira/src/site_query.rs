@@ -54,6 +54,7 @@ pub fn fetch(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Resu
             fields: &["id"],
             most: PAGE,
             current: &[],
+            validate: true,
         };
         let page = search.page(client, token.as_deref())?;
         for issue in &page.issues {

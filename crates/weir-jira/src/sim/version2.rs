@@ -3,12 +3,15 @@
 //! Differences from Cloud: pages by offset with a total; projects as one array; users with `name`
 //! and `key` instead of `accountId`; wiki markup instead of documents.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::faults::Fault;
 use super::rows::{keep_fields, requested_fields, select};
 use super::world::World;
 use super::writes::Refusal;
+use crate::jql::{self, Condition, Operand, Operator};
 use crate::time;
 use crate::wire::Request;
 
@@ -63,7 +66,7 @@ fn search(world: &World, request: &Request, fault: Option<&Fault>) -> Answer {
             "startAt": request.number("startAt", 0), "maxResults": request.number("maxResults", 50)})
     };
     let number = |name: &str| given[name].as_u64().and_then(|n| usize::try_from(n).ok());
-    let rows = select(world, &given)?;
+    let rows = select_rows(world, &given)?;
     let start = number("startAt").unwrap_or(0);
     let cap = world.options.page_cap.clamp(1, PAGE_MAX);
     let mut most = number("maxResults").unwrap_or(50).min(cap);
@@ -88,6 +91,45 @@ fn search(world: &World, request: &Request, fault: Option<&Fault>) -> Answer {
         200,
         json!({"startAt": start, "maxResults": most, "total": total, "issues": page}),
     ))
+}
+
+/// The rows of a query, in its order. A query with an unknown field or issue is refused; with
+/// `validateQuery` false, the unknown part selects nothing.
+fn select_rows(world: &World, given: &Value) -> Result<Vec<Arc<Value>>, Refusal> {
+    let validates = given["validateQuery"].as_bool().unwrap_or(true);
+    let query = jql::parse(given["jql"].as_str().unwrap_or_default());
+    match query.map(|query| query.condition) {
+        Ok(Some(condition)) if validates => check_issues(world, &condition)?,
+        // The whole query selects nothing: the parser does not return its other parts.
+        Err(error) if !validates && error.what.starts_with("field '") => return Ok(Vec::new()),
+        _ => {}
+    }
+    select(world, given)
+}
+
+/// Refuses a condition that names an unknown issue.
+fn check_issues(world: &World, condition: &Condition) -> Result<(), Refusal> {
+    match condition {
+        Condition::And(parts) | Condition::Or(parts) => {
+            let mut parts = parts.iter();
+            parts.try_for_each(|part| check_issues(world, part))
+        }
+        Condition::Compare {
+            field,
+            operator: Operator::Equal | Operator::NotEqual,
+            values,
+        } if matches!(field.as_str(), "id" | "key" | "issue" | "issuekey") => {
+            for value in values {
+                let Operand::Text(name) = value else { continue };
+                if world.find(&name.to_uppercase()).is_none() {
+                    let what = format!("'{name}' does not exist for field '{field}'");
+                    return Err((400, format!("An issue with key {what}.")));
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Converts a value of version 3 to version 2.

@@ -58,6 +58,35 @@ fn a_replica_is_pulled_listed_shown_and_searched() {
     assert_eq!(site_query::issues(&world.replica, &asked).unwrap(), wanted);
 }
 
+/// The site refuses a query of the user with an unknown field or issue. Only a pull, which reads
+/// issues by id, gets the issues that still exist.
+#[test]
+fn a_query_with_an_unknown_field_or_issue_is_refused() {
+    let world = World::new(data_center());
+    world.pull();
+    let ask = |jql: &str| site_query::fetch_or_cached(&world.client, &world.replica, jql, 7);
+    for jql in [
+        "colour = red",
+        "project = AA AND id in (99999999)",
+        "key != ZZ-1",
+    ] {
+        let error = ask(jql).unwrap_err();
+        assert!(
+            matches!(error, JiraError::Status { status: 400, .. }),
+            "{jql}: {error}"
+        );
+    }
+    let known = world.site().into_keys().next().unwrap();
+    let jql = format!("id in ({known})");
+    assert_eq!(ask(&jql).unwrap().ids, [known.clone()]);
+    let found = |jql: &str| -> Value {
+        let body = json!({"jql": jql, "fields": ["id"], "validateQuery": false});
+        world.client.read_by_post("search", &body).unwrap()
+    };
+    assert_eq!(found("colour = red")["total"], 0);
+    assert_eq!(found(&format!("id in (99999999, {known})"))["total"], 1);
+}
+
 #[test]
 fn edits_moves_and_deletions_are_pulled() {
     let world = World::new(data_center());
