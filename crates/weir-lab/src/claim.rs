@@ -139,8 +139,8 @@ fn needed(blocks: usize, interval: Option<Interval>, bar: f64, verdict: Verdict)
 }
 
 /// Decides `claim` at each of its workloads. Where some of the others take no part, the first
-/// reference is compared with the rest of them. So a slow contender with a skipped workload does not
-/// hide the result against the fast ones.
+/// reference is compared with the rest of them, so that a slow contender with a skipped workload
+/// does not hide the result against the fast ones.
 pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> {
     let parse = |text: &String| Reference::parse(text, &claim.metric);
     let first = claim.compare.first().map(parse);
@@ -223,8 +223,7 @@ fn workloads_of(
         return vec![String::new()];
     }
     let wanted = |name: &&String| {
-        claim.workloads.is_empty()
-            || claim.workloads.iter().any(|pattern| matches(pattern, name))
+        claim.workloads.is_empty() || claim.workloads.iter().any(|pattern| matches(pattern, name))
     };
     let here = |name: &&String| {
         let peers = peers_at(others, figures, name);
