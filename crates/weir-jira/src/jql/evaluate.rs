@@ -417,12 +417,16 @@ pub(crate) fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
     // Data Center has `name` in place of `accountId`.
     let person = &["accountId", "name", "displayName", "emailAddress"];
     match field {
-        "key" | "issue" | "issuekey" => add_parts(issue, &["key"]),
-        "id" => add_parts(issue, &["id"]),
+        // As in Jira, these are names of one field.
+        "key" | "issue" | "issuekey" | "id" => add_parts(issue, &["key", "id"]),
         "project" => add_parts(&fields["project"], &["key", "id", "name"]),
         "issuetype" | "type" => add_parts(&fields["issuetype"], &["name", "id"]),
         "status" | "priority" | "resolution" => add_parts(&fields[field], &["name", "id"]),
-        "statuscategory" => add_parts(&fields["status"]["statusCategory"], &["key", "name"]),
+        "statuscategory" => {
+            let category = &fields["status"]["statusCategory"];
+            add_parts(category, &["key", "name"]);
+            found.extend(category_id(&category["key"]).map(Cow::Borrowed));
+        }
         "assignee" | "reporter" | "creator" => add_parts(&fields[field], person),
         "parent" => add_parts(&fields["parent"], &["key", "id"]),
         "labels" => found.extend(strings(&fields["labels"])),
@@ -452,6 +456,18 @@ pub(crate) fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
     }
     found.retain(|text| !text.is_empty());
     found
+}
+
+/// The id of a category of statuses, which is equal at every site. An issue that was created in the
+/// replica has only the key of its category.
+fn category_id(key: &Value) -> Option<&'static str> {
+    match key.as_str()? {
+        "undefined" => Some("1"),
+        "new" => Some("2"),
+        "done" => Some("3"),
+        "indeterminate" => Some("4"),
+        _ => None,
+    }
 }
 
 /// The parts of an object in a custom field under which it can be found: of an option, a person or

@@ -158,11 +158,22 @@ fn undecidable(field: &str, operator: Operator, value: &Operand) -> Option<Strin
     );
     let contains = matches!(operator, Operator::Contains | Operator::ContainsNot);
     let dates = is_date(field);
+    let people = matches!(field, "assignee" | "reporter" | "creator") || field.starts_with("cf[");
+    let accepts = |name: &str| {
+        if dates {
+            name != "currentuser"
+        } else {
+            name == "currentuser" && people && !contains && !orders
+        }
+    };
     match value {
+        _ if dates && contains => Some(format!(
+            "field '{field}' does not have the operators ~ and !~"
+        )),
         Operand::Function(_, Some(span)) if time::parse_span(span).is_none() => {
             Some(format!("'{span}' is not a duration such as -1w2d3h4m"))
         }
-        Operand::Function(name, _) if (name == "currentuser") == dates => {
+        Operand::Function(name, _) if !accepts(name) => {
             Some(format!("field '{field}' cannot be compared with it"))
         }
         Operand::Text(text) if dates && !is_moment(text) => {

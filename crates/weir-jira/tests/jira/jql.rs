@@ -253,8 +253,9 @@ impl Facts {
                 .map(|&text| text.to_owned())
                 .collect(),
             "statuscategory" => {
-                let names = &STATUSES[self.status][2..];
-                names.iter().map(|&text| text.to_owned()).collect()
+                let names = STATUSES[self.status][2..].iter();
+                let id = ["2", "4", "3"][self.status];
+                names.chain([&id]).map(|&text| text.to_owned()).collect()
             }
             "assignee" => of(self.people[0], &PEOPLE),
             "reporter" => of(self.people[1], &PEOPLE),
@@ -268,8 +269,7 @@ impl Facts {
                 .collect(),
             "component" => each(&self.components, &COMPONENTS),
             "fixversion" => each(&self.versions, &VERSIONS),
-            "key" => vec![self.key()],
-            "id" => vec![self.id.to_string()],
+            "key" | "id" => vec![self.key(), self.id.to_string()],
             "parent" => {
                 let key = |parent| format!("{}-{parent}", PROJECTS[self.project][1]);
                 let both = self
@@ -588,7 +588,7 @@ impl Node {
 }
 
 /// Fields with values.
-const VALUE_FIELDS: [&str; 17] = [
+const VALUE_FIELDS: [&str; 18] = [
     "project",
     "issuetype",
     "type",
@@ -603,6 +603,7 @@ const VALUE_FIELDS: [&str; 17] = [
     "component",
     "fixversion",
     "key",
+    "id",
     "parent",
     "cf[10]",
     "cf[11]",
@@ -901,6 +902,29 @@ fn every_kind_of_custom_field_is_compared() {
     }
 }
 
+/// As in Jira, `key` and `id` are names of one field, and the categories of statuses have equal ids
+/// at every site.
+#[test]
+fn a_key_and_an_id_are_one_field() {
+    let context = Context::default();
+    let issue = json!({"id": "10001", "key": "AA-1", "fields": {
+        "status": {"name": "Closed", "statusCategory": {"key": "done", "name": "Done"}}}});
+    for (query, holds) in [
+        ("key = 10001", true),
+        ("issue IN (7, 10001)", true),
+        ("issueKey != 10001", false),
+        ("id = aa-1", true),
+        ("id NOT IN (AA-1)", false),
+        ("id != AA-2", true),
+        ("statusCategory = 3", true),
+        ("statusCategory IN (2, 4)", false),
+        ("statusCategory != 3", false),
+    ] {
+        let parsed = parse(query).unwrap();
+        assert_eq!(matches(&parsed, &issue, &context), holds, "{query}");
+    }
+}
+
 #[test]
 fn unresolved_issues_have_no_resolution() {
     let context = Context::default();
@@ -928,6 +952,12 @@ fn an_undecidable_comparison_is_refused() {
         ("updated >= startOfMonth(-1)", "'-1' is not a duration", 12),
         ("due = currentUser()", "cannot be compared", 7),
         ("assignee = now()", "cannot be compared", 12),
+        ("assignee ~ currentUser()", "cannot be compared", 12),
+        ("reporter >= currentUser()", "cannot be compared", 13),
+        ("labels in (red, currentUser())", "cannot be compared", 17),
+        ("created ~ x", "does not have the operators", 11),
+        ("NOT due !~ 2024-11-29", "does not have the operators", 12),
+        ("updated ~ now()", "does not have the operators", 11),
         ("cf[10] >= \"2024-11-29\"", "has no order", 11),
         ("id > AA-1", "has no order", 6),
         ("key > AA", "has no order", 7),
