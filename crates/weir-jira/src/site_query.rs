@@ -40,10 +40,12 @@ pub struct SiteAnswer {
 /// rejects the query.
 pub fn fetch(client: &Client, replica: &Replica, jql: &str, now_ms: i64) -> Result<SiteAnswer> {
     let jql = jql.trim();
-    let has_only_order = jql
-        .get(..8)
-        .is_some_and(|word| word.eq_ignore_ascii_case("order by"));
-    if jql.is_empty() || has_only_order {
+    let mut words = jql.split_whitespace();
+    let mut next_is = |wanted: &str| {
+        let start = words.next().and_then(|word| word.get(..wanted.len()));
+        start.is_some_and(|start| start.eq_ignore_ascii_case(wanted))
+    };
+    if jql.is_empty() || (next_is("order") && next_is("by")) {
         return Err(JiraError::EmptyQuery);
     }
     let (mut ids, mut token) = (Vec::new(), None::<String>);

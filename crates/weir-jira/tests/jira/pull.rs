@@ -993,7 +993,7 @@ fn the_last_answer_of_the_site_to_a_query_is_stored() {
     assert_eq!(shown[0]["fields"]["summary"], "Mine");
     // A query without a condition fails, and so does a query that the site rejects.
     let before = client.requests();
-    for empty in ["", "  ", "order by key"] {
+    for empty in ["", "  ", "order by key", "ORDER \t BY key"] {
         let error = site_query::fetch(client, replica, empty, 8).unwrap_err();
         assert!(matches!(error, JiraError::EmptyQuery), "{error}");
     }
