@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::client::{Client, Deployment};
+use crate::client::{Client, Deployment, is_loopback};
 use crate::error::{JiraError, Result};
 use crate::keyring;
 use crate::time::{self, DAY_MS};
@@ -319,18 +319,6 @@ pub fn rights(client: &Client) -> Result<Vec<Right>> {
         granted: answer["permissions"][*name]["havePermission"].as_bool() == Some(true),
     };
     Ok(wanted.iter().map(right).collect())
-}
-
-fn is_loopback(url: &str) -> bool {
-    let host = url.strip_prefix("http://").unwrap_or(url);
-    // In `http://127.0.0.1:80@example.com`, the host follows `@`.
-    if host.contains('@') {
-        return false;
-    }
-    ["127.0.0.1", "localhost", "[::1]"].iter().any(|own| {
-        let rest = host.strip_prefix(own);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
-    })
 }
 
 /// Writes a file that only its owner may read. The file is written completely or not at all.

@@ -25,9 +25,9 @@ use jiff::fmt::rfc2822;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ureq::Agent;
 use ureq::http::Request;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, Proxy};
 
 use crate::error::{JiraError, Result};
 
@@ -139,7 +139,10 @@ impl Client {
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .root_certs(RootCerts::new_with_certs(&trusted))
             .build();
+        // A proxy would read the token in a request without TLS.
+        let proxy = Proxy::try_from_env().filter(|_| !is_loopback(api_url));
         let config = Agent::config_builder()
+            .proxy(proxy)
             .http_status_as_error(false)
             .timeout_global(Some(timeout))
             .timeout_connect(Some(timeout.min(CONNECT_TIMEOUT)))
@@ -480,6 +483,20 @@ fn pruned(answer: &[u8]) -> Vec<u8> {
         }
     }
     kept
+}
+
+/// Whether an address is on this machine.
+pub(crate) fn is_loopback(url: &str) -> bool {
+    let rest = url.strip_prefix("http://");
+    let host = rest.or_else(|| url.strip_prefix("https://")).unwrap_or(url);
+    // In `http://127.0.0.1:80@example.com`, the host follows `@`.
+    if host.contains('@') {
+        return false;
+    }
+    ["127.0.0.1", "localhost", "[::1]"].iter().any(|own| {
+        let rest = host.strip_prefix(own);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+    })
 }
 
 /// Whether the site may have received a request that failed with this error.

@@ -648,6 +648,17 @@ fn only_the_keyring_stores_the_token() {
     }
 }
 
+/// A proxy of the environment gets no request to this machine, because a request without TLS shows
+/// the token to it. No server listens at the address of this proxy.
+#[test]
+fn a_request_to_this_machine_uses_no_proxy() {
+    let place = Place::new();
+    let site = Site::new(&place, &["--issues", "5"]);
+    let proxy = "ALL_PROXY=http://127.0.0.1:1";
+    shell(&place, &format!("{proxy} weir jira login {}", site.url)).ok();
+    shell(&place, &format!("{proxy} weir jira pull")).ok();
+}
+
 /// The settings file of a site.
 fn settings_of(place: &Place, url: &str) -> std::path::PathBuf {
     let name = weir_jira::access::Site::name_of(url);
