@@ -289,11 +289,12 @@ impl Site {
         Ok(())
     }
 
-    /// The number of days until the token expires, if it is at most 14; negative if the token has
-    /// expired.
+    /// The number of days until the token expires, if it is at most 14. 0 on the date of expiry, and
+    /// on the next one, because it begins later in western time zones; negative after these dates.
     pub fn expires_within(&self, now_ms: i64) -> Option<i64> {
         let end = time::parse_literal(self.expires.as_ref()?, &TimeZone::UTC)?;
-        let days = (end - now_ms).div_euclid(DAY_MS);
+        let days = end.div_euclid(DAY_MS) - now_ms.div_euclid(DAY_MS);
+        let days = if days == -1 { 0 } else { days };
         (days <= EXPIRY_WARNING_DAYS).then_some(days)
     }
 
@@ -401,7 +402,14 @@ mod tests {
         };
         assert_eq!(site.expires_within(16 * DAY_MS), None);
         assert_eq!(site.expires_within(17 * DAY_MS), Some(14));
-        assert_eq!(site.expires_within(32 * DAY_MS), Some(-1));
+        assert_eq!(site.expires_within(18 * DAY_MS - 1), Some(14));
+        // A date that `check_expiry` accepts has not expired.
+        for now_ms in [31 * DAY_MS, 31 * DAY_MS + DAY_MS / 2, 33 * DAY_MS - 1] {
+            assert_eq!(site.expires_within(now_ms), Some(0));
+            site.check_expiry(now_ms).unwrap();
+        }
+        assert_eq!(site.expires_within(33 * DAY_MS), Some(-2));
+        site.check_expiry(33 * DAY_MS).unwrap_err();
         assert_eq!(Site::name_of("https://acme.atlassian.net/"), "acme");
         assert_eq!(Site::name_of("http://127.0.0.1:1938"), "127-0-0-1-1938");
     }
