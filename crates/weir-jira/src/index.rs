@@ -728,13 +728,13 @@ fn with_comments(replica: &Replica, location: &Location) -> Result<Option<Value>
 /// Replaces rich text with plain text, and removes fields that no query uses.
 fn strip(issue: &mut Value) {
     let fields = &mut issue["fields"];
-    fields["description"] = jql::plain_text(&fields["description"]).into();
+    fields["description"] = jql::searched_text(&fields["description"]).into();
     let comments = fields["comment"]["comments"]
         .as_array()
         .into_iter()
         .flatten();
     let comments: Vec<Value> = comments
-        .map(|comment| json!({"body": jql::plain_text(&comment["body"])}))
+        .map(|comment| json!({"body": jql::searched_text(&comment["body"])}))
         .collect();
     fields["comment"] = json!({"comments": comments});
     if let Some(fields) = fields.as_object_mut() {

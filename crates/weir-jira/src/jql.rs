@@ -7,7 +7,7 @@ mod evaluate;
 mod parse;
 
 pub use evaluate::{Context, OrderKey, matches, order_of, plain_text, sort};
-pub(crate) use evaluate::{id_of, texts, wanted_text};
+pub(crate) use evaluate::{id_of, searched_text, texts, wanted_text};
 pub use parse::parse;
 
 use thiserror::Error;

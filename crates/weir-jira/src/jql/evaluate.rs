@@ -117,6 +117,47 @@ fn collect(value: &Value, text: &mut String, depth: usize) {
     }
 }
 
+/// Nodes that show something without words.
+const OBJECTS: &[&str] = &[
+    "media",
+    "mediaInline",
+    "mention",
+    "emoji",
+    "date",
+    "status",
+    "inlineCard",
+    "blockCard",
+    "embedCard",
+    "extension",
+    "inlineExtension",
+];
+
+/// The text by which a query finds rich text or any other value. A space for a document that has no
+/// words but shows an object, such as an image, because it is not empty.
+pub(crate) fn searched_text(value: &Value) -> String {
+    let text = plain_text(value);
+    if text.is_empty() && shows_object(value, 0) {
+        return " ".to_owned();
+    }
+    text
+}
+
+fn shows_object(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(items) if depth < DEPTH_MAX => {
+            let mut items = items.iter();
+            items.any(|item| shows_object(item, depth + 1))
+        }
+        Value::Object(node) if depth < DEPTH_MAX => {
+            let kind = node.get("type").and_then(Value::as_str);
+            let content = node.get("content");
+            kind.is_some_and(|kind| OBJECTS.contains(&kind))
+                || content.is_some_and(|content| shows_object(content, depth + 1))
+        }
+        _ => false,
+    }
+}
+
 /// The sort key of a field: a number, then a text.
 fn order_key(issue: &Value, field: &str) -> (i64, String) {
     // The order of dates is the same in every zone.
@@ -441,11 +482,11 @@ pub(crate) fn texts<'a>(issue: &'a Value, field: &str) -> Vec<Cow<'a, str>> {
             }
         }
         "summary" => add_parts(fields, &["summary"]),
-        "description" => found.push(plain_text(&fields["description"]).into()),
+        "description" => found.push(searched_text(&fields["description"]).into()),
         "comment" => found.extend(comments(fields)),
         "text" => {
             add_parts(fields, &["summary"]);
-            found.push(plain_text(&fields["description"]).into());
+            found.push(searched_text(&fields["description"]).into());
             found.extend(comments(fields));
         }
         _ => {
@@ -492,7 +533,7 @@ fn add_custom_texts<'a>(value: &'a Value, found: &mut Vec<Cow<'a, str>>) {
                 add_custom_texts(item, found);
             }
         }
-        Value::Object(_) if value["type"] == "doc" => found.push(plain_text(value).into()),
+        Value::Object(_) if value["type"] == "doc" => found.push(searched_text(value).into()),
         Value::Object(_) => {
             for name in CUSTOM_PARTS {
                 match &value[*name] {
@@ -516,5 +557,5 @@ fn comments(fields: &Value) -> impl Iterator<Item = Cow<'_, str>> {
         .as_array()
         .into_iter()
         .flatten();
-    comments.map(|comment| plain_text(&comment["body"]).into())
+    comments.map(|comment| searched_text(&comment["body"]).into())
 }

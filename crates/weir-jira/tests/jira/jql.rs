@@ -902,6 +902,47 @@ fn every_kind_of_custom_field_is_compared() {
     }
 }
 
+/// A text without words is not empty if it shows an object. A list from the index has the same
+/// issues.
+#[test]
+fn a_text_that_shows_only_an_object_is_not_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let weir = Weir::open_with(folder.path(), &OpenOptions::default()).unwrap();
+    let replica = Replica::new(weir, "test");
+    let mut facts = Facts::generated(&mut Random(1), 0);
+    (facts.description, facts.comments) = (Vec::new(), Vec::new());
+    let mut issue = facts.json();
+    let (project, id) = (PROJECTS[facts.project][0], facts.id);
+    store(&replica, &[facts]);
+    let media = json!({"type": "media", "attrs": {"id": "7"}});
+    let mention = json!({"type": "mention", "attrs": {"id": "u-1"}});
+    for (node, is_empty) in [
+        (json!({"type": "mediaSingle", "content": [media]}), false),
+        (json!({"type": "paragraph", "content": [mention]}), false),
+        (json!({"type": "blockCard", "attrs": {"url": "x"}}), false),
+        (json!({"type": "paragraph", "content": []}), true),
+        (json!({"type": "paragraph", "content": [{"type": "hardBreak"}]}), true),
+    ] {
+        let text = json!({"type": "doc", "version": 1, "content": [node]});
+        let comment = json!({"id": "1", "body": text});
+        issue["fields"]["description"] = text;
+        issue["fields"]["comment"] = json!({"total": 1, "comments": [comment]});
+        let (issues, comments) = (format!("issues.{project}"), format!("comments.{project}"));
+        replica.store(&issues, &id.to_string(), &issue).unwrap();
+        replica
+            .store(&comments, &format!("{id}.1"), &comment)
+            .unwrap();
+        let index = Index::load(&replica).unwrap();
+        for field in ["description", "comment"] {
+            let query = format!("{field} IS EMPTY");
+            let found = offline::select(&replica, &query, NOW).unwrap();
+            assert_eq!(found.len(), usize::from(is_empty), "{query}: {node}");
+            let rows = index.select(&query, NOW, usize::MAX).unwrap();
+            assert_eq!(rows.len(), usize::from(is_empty), "{query}: {node}");
+        }
+    }
+}
+
 /// As in Jira, `key` and `id` are names of one field, and the categories of statuses have equal ids
 /// at every site.
 #[test]
