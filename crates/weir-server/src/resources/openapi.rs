@@ -13,6 +13,10 @@ use crate::http::problem::Kind;
 use crate::limits::{GROUPS_PAGE_MAX, PAGE_RECORDS_MAX, TOPICS_PAGE_MAX};
 use crate::security::Right;
 
+/// Meaning of the parameter `order`.
+const ORDER: &str =
+    "Oldest or newest first. With desc, after selects the records before this offset.";
+
 /// Describes a query parameter: its schema and its meaning.
 fn parameter(row: &Row, method: Method, name: &str) -> Value {
     let number = |low: u64, high: u64| json!({"type": "integer", "minimum": low, "maximum": high});
@@ -33,10 +37,7 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
             text(),
             "Start position: start, end, an offset, -N for the last N records, a time ago such as 10m, or a time.",
         ),
-        "order" => (
-            word(&["asc", "desc"]),
-            "Oldest or newest first. With desc, after selects the records before this offset.",
-        ),
+        "order" => (word(&["asc", "desc"]), ORDER),
         "limit" => (number(1, entries), "Entries of a page."),
         "max-bytes" => (
             number(1, 16 << 20),
