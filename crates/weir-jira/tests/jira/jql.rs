@@ -253,9 +253,10 @@ impl Facts {
                 .map(|&text| text.to_owned())
                 .collect(),
             "statuscategory" => {
-                let names = STATUSES[self.status][2..].iter();
+                let names = &STATUSES[self.status][2..];
                 let id = ["2", "4", "3"][self.status];
-                names.chain([&id]).map(|&text| text.to_owned()).collect()
+                let all = names.iter().chain([&id]);
+                all.map(|&text| text.to_owned()).collect()
             }
             "assignee" => of(self.people[0], &PEOPLE),
             "reporter" => of(self.people[1], &PEOPLE),
