@@ -285,7 +285,14 @@ mod tests {
         // The node refuses the state: the gate that its port checks is open.
         let repairs = Arc::new(Repairs::new(Gate::default(), Arc::clone(follower.store())));
         let mut attempts = repairs.gate.subscribe();
-        let watched = watch(sample, raft, peers, diverged.clone(), repairs, Duration::ZERO);
+        let watched = watch(
+            sample,
+            raft,
+            peers,
+            diverged.clone(),
+            repairs,
+            Duration::ZERO,
+        );
         let task = tokio::spawn(watched);
         attempts.changed().await.unwrap();
         drop(attempts.wait_for(|limit| *limit == u64::MAX).await.unwrap());

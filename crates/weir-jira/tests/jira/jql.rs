@@ -922,7 +922,10 @@ fn a_text_that_shows_only_an_object_is_not_empty() {
         (json!({"type": "paragraph", "content": [mention]}), false),
         (json!({"type": "blockCard", "attrs": {"url": "x"}}), false),
         (json!({"type": "paragraph", "content": []}), true),
-        (json!({"type": "paragraph", "content": [{"type": "hardBreak"}]}), true),
+        (
+            json!({"type": "paragraph", "content": [{"type": "hardBreak"}]}),
+            true,
+        ),
     ] {
         let text = json!({"type": "doc", "version": 1, "content": [node]});
         let comment = json!({"id": "1", "body": text});

@@ -13,7 +13,9 @@ use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX, ITEM_BYTES_MAX};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
-use weir_protocol::{CHAIN, HelloOk, Message, OPERATIONS_MAX, Packet, RefusalMessage, is_retryable};
+use weir_protocol::{
+    CHAIN, HelloOk, Message, OPERATIONS_MAX, Packet, RefusalMessage, is_retryable,
+};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
