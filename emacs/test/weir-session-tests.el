@@ -181,7 +181,7 @@ font-family=\"monospace\" font-size=\"14\">\n<rect width=\"100%%\" height=\"100%
   (weir-session-with home
     (make-directory (expand-file-name "my orders" home))
     (weir-session-command "weir-browse")
-    (weir-session-until "Store (directory or URL): ")
+    (weir-session-until "Store (directory or URL):")
     (weir-session-type (file-name-as-directory home) "my o\t")
     (weir-session-until "/my orders/")
     (weir-session-type 'RET)
