@@ -195,7 +195,6 @@ mod tests {
     use weir_store::OpenOptions;
     use weir_store::replica::EntryId;
 
-    use super::*;
     use crate::error::NodeError;
     use crate::node::{Node, NodeConfig, Role, Status};
     use crate::types::Member;
@@ -227,11 +226,11 @@ mod tests {
             status.role == Role::Leader && all.iter().all(|id| id.is_some() && *id == status.last)
         };
         let last = node.until(leads).await.unwrap().last.unwrap();
-        let lost = EntryId {
+        let ahead = EntryId {
             index: last.index.next(),
             ..last
         };
-        node.replica.save_committed(lost).unwrap();
+        node.replica.save_committed(ahead).unwrap();
         node.close().await.unwrap();
         let node = open(directory.path()).await.unwrap();
         let status = node.until(leads).await.unwrap();

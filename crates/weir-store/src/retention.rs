@@ -206,7 +206,9 @@ fn candidates(
             result = result.and(Err(error));
             continue;
         }
-        candidate.blocks = candidate.files.contents.read().blocks.clone();
+        candidate
+            .blocks
+            .clone_from(&candidate.files.contents.read().blocks);
         if let Some(writer) = topics
             .writers
             .get_mut(id.index())

@@ -78,7 +78,7 @@ fn a_query_with_an_unknown_field_or_issue_is_refused() {
     }
     let known = world.site().into_keys().next().unwrap();
     let jql = format!("id in ({known})");
-    assert_eq!(ask(&jql).unwrap().ids, [known.clone()]);
+    assert_eq!(ask(&jql).unwrap().ids, std::slice::from_ref(&known));
     let found = |jql: &str| -> Value {
         let body = json!({"jql": jql, "fields": ["id"], "validateQuery": false});
         world.client.read_by_post("search", &body).unwrap()
