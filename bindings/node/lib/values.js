@@ -7,6 +7,8 @@ const native = require('./native.js')
 const { call, QueryError } = require('./errors.js')
 
 const NO_BYTES = Buffer.alloc(0)
+/** The class whose objects are Buffers. Its constructor takes a third of the time of `subarray`. */
+const FastBuffer = Buffer[Symbol.species]
 const KINDS = ['', 'CREATE', 'DESTROY', 'PUT', 'DELETE', 'ALTER', 'REPLACE']
 const NONE = 0xffffffff
 
@@ -280,6 +282,9 @@ class Results {
   constructor(table, bytes, buffers, topics) {
     this.table = table
     this.bytes = bytes
+    // To read them from `bytes` for each view takes longer than the view.
+    this.memory = bytes.buffer
+    this.start = bytes.byteOffset
     this.buffers = buffers
     this.topics = topics
     this.length = table[0]
@@ -294,7 +299,7 @@ class Results {
   /** A view for internal use only. */
   peek(at, length) {
     if (this.released) throw releasedError()
-    return this.bytes.subarray(at, at + length)
+    return new FastBuffer(this.memory, this.start + at, length)
   }
   cut(at, length) {
     this.hasByteView = true
@@ -331,7 +336,7 @@ class Results {
     const isReusable = (memory, current) => memory.byteLength <= REUSED_BYTES_MAX && memory.length > current.length
     if (buffers && !hasTableView && isReusable(table, buffers.table)) buffers.table = table
     if (buffers && !hasByteView && isReusable(bytes, buffers.bytes)) buffers.bytes = bytes
-    else detach(bytes.buffer)
+    else detach(this.memory)
   }
 }
 
