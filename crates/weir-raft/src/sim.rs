@@ -160,14 +160,9 @@ fn step(replica: &Replica) {
     drop(receiver.recv());
 }
 
-/// Receives the result of a sync.
-type Flushed = <<Runtime as AsyncRuntime>::Oneshot as Oneshot>::Receiver<io::Result<()>>;
+type Completion = (Instant, IOFlushed<Types>, io::Result<()>);
 
-/// When an append is synced, whom to call then, and the result.
-type Completion = (Instant, IOFlushed<Types>, Flushed);
-
-/// The log of a node whose writer thread runs only while the simulation waits for it. It syncs an
-/// append some time after the append has returned; a power cut before may remove the entries.
+/// The log of a node whose writer thread runs only while the simulation waits for it.
 struct SteppedLog {
     inner: LogStore,
     replica: Replica,
@@ -178,15 +173,10 @@ struct SteppedLog {
 impl SteppedLog {
     fn new(replica: Replica, sync_time: Box<dyn FnMut() -> Duration + Send + Sync>) -> Self {
         let (completions, mut due) = mpsc::unbounded_channel::<Completion>();
-        replica.sync_in_steps();
-        let stepped = replica.clone();
         tokio::spawn(async move {
-            while let Some((at, callback, flushed)) = due.recv().await {
+            while let Some((at, callback, result)) = due.recv().await {
                 tokio::time::sleep_until(at).await;
-                // Another call may have synced the entries already.
-                step(&stepped);
-                let closed = || Err(io::Error::other("the store is closed"));
-                callback.io_completed(block_on(flushed).unwrap_or_else(|_| closed()));
+                callback.io_completed(result);
             }
         });
         Self {
@@ -234,6 +224,9 @@ impl RaftLogStorage<Types> for SteppedLog {
     {
         let (sender, flushed) = <Runtime as AsyncRuntime>::Oneshot::channel();
         let written = block_on(self.inner.append(entries, IOFlushed::signal(sender)));
+        step(&self.replica);
+        let closed = || Err(io::Error::other("the store is closed"));
+        let flushed = block_on(flushed).unwrap_or_else(|_| closed());
         let at = Instant::now() + (self.sync_time)();
         drop(self.completions.send((at, callback, flushed)));
         written
@@ -249,55 +242,5 @@ impl RaftLogStorage<Types> for SteppedLog {
         let purged = block_on(self.inner.purge(id));
         step(&self.replica);
         purged
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use weir_store::LogIndex;
-    use weir_store::disk::SimDisk;
-    use weir_store::replica::{EntryBody, EntryId, ReplicaEntry};
-
-    use super::*;
-    use crate::convert::entry;
-
-    fn open(disk: &SimDisk) -> (Store, Replica) {
-        let options = OpenOptions {
-            log_segment_bytes: 4 << 10,
-            ..OpenOptions::default()
-        };
-        let node = NodeOptions {
-            node: 1,
-            cluster: [7; 16],
-            incarnation: 1,
-            allow_gaps: false,
-        };
-        let (log, _) = proposals();
-        Store::open_node_disk(Arc::new(disk.clone()), &options, &node, log).unwrap()
-    }
-
-    /// The consensus saves a committed index when the entries are appended, before they are synced.
-    #[tokio::test(start_paused = true)]
-    async fn a_power_cut_can_remove_an_append_until_it_is_reported_as_synced() {
-        let disk = SimDisk::new();
-        let (_store, replica) = open(&disk);
-        let id = EntryId {
-            term: 1,
-            index: LogIndex(1),
-        };
-        let body = EntryBody::Blank;
-        let blank = entry(ReplicaEntry { id, body }).unwrap();
-        let mut log = SteppedLog::new(replica, Box::new(|| Duration::from_millis(1)));
-        let (sender, flushed) = <Runtime as AsyncRuntime>::Oneshot::channel();
-        let appended = log.append([blank], IOFlushed::signal(sender)).await;
-        appended.unwrap();
-        let is_lost = |seed| {
-            let (_store, replica) = open(&disk.power_cut(seed));
-            replica.log_state().last != Some(id)
-        };
-        assert!((0..32).any(is_lost));
-        flushed.await.unwrap().unwrap();
-        assert!(!(0..32).any(is_lost));
     }
 }
