@@ -665,7 +665,7 @@ Emacs 28 blocks for seconds at a line of megabytes.")
                 'weir-record record)))
 
 (defun weir--keep-record (&rest _)
-  "Report why a revert keeps the shown record."
+  "Report that the shown record is current, for a revert."
   (message "Weir: a record never changes, so this is its current state"))
 
 (defun weir-show-record ()
