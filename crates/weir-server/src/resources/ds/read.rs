@@ -68,7 +68,7 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     let mut view = open(edge, &call.matched.topic).await?;
     let start_at = start_at.unwrap_or(StreamPosition::Start);
     if matches!(start_at, StreamPosition::After(position) if position > view.tail) {
-        // A node of a cluster may lag behind the node that returned the offset.
+        // A node of a cluster may have applied less than the node that returned the offset.
         let is_current = edge.shared.wait_for_consistency(Consistency::Linear).await;
         is_current.map_err(|error| problems::of_store(&error))?;
         view = open(edge, &call.matched.topic).await?;
