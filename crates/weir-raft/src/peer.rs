@@ -414,11 +414,7 @@ fn admit(
     if hello.from == identity.node {
         return Err("this node has the number of the caller".to_owned());
     }
-    // Uses committed members only: until the commit, a node that is being removed may still lead.
-    let members = port.reports.members();
-    if members.is_some_and(|members| is_removed(hello.from, &members)) {
-        return Err(was_removed(hello.from));
-    }
+    check_not_removed(hello.from, port)?;
     if let Some(certificate) = certificate {
         // A number that this node does not know may be of a node that joined while this one was away,
         // even of the leader. It is accepted with any certificate for nodes.
@@ -428,6 +424,16 @@ fn admit(
         port.warn(format!("a connection from {address} was refused: {why}"));
     })?;
     Ok(hello)
+}
+
+/// Refuses a node that was removed. Uses committed members only: until the commit, a node that is
+/// being removed may still lead.
+fn check_not_removed(node: u64, port: &Port) -> Result<(), String> {
+    let members = port.reports.members();
+    if members.is_some_and(|members| is_removed(node, &members)) {
+        return Err(was_removed(node));
+    }
+    Ok(())
 }
 
 /// Checks that the peer and this node are on the disks that they expect of each other.
@@ -449,8 +455,12 @@ fn check_disks(hello: &Hello, port: &Port) -> Result<(), String> {
     }
 }
 
-/// Processes the report of a member, and returns the report of this node.
+/// Processes the report of a member, and returns the report of this node. A node that was removed
+/// learns it here if it still has a connection from before.
 async fn report(request: &Frame, from: u64, port: &Port) -> io::Result<Result<Vec<u8>, String>> {
+    if let Err(why) = check_not_removed(from, port) {
+        return Ok(Err(why));
+    }
     let (report, of_this_node) = wire::decode_reports(&request.body)?;
     let known = port.members.incarnation_of(from);
     let is_member = |known| report.run == 0 || [0, report.incarnation].contains(&known);
@@ -575,9 +585,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
     #[cfg(feature = "sim")]
     use weir_store::Store;
-    #[cfg(feature = "sim")]
-    use weir_store::replica::DirectoryReport;
-    use weir_store::replica::{EntryBody, ReplicaEntry, Vote as StoredVote};
+    use weir_store::replica::{DirectoryReport, EntryBody, ReplicaEntry, Vote as StoredVote};
     use weir_store::{Durability, LogIndex, OpenOptions};
 
     use super::*;
@@ -732,11 +740,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let node = leader(directory.path()).await;
         let removed = node.reserve("127.0.0.1:1").await.unwrap();
-        let mut peer = client(&node, CLUSTER, removed, 1).await;
-        peer.read_index().await.unwrap();
+        let mut connected = client(&node, CLUSTER, removed, 1).await;
+        let empty = DirectoryReport::default();
+        connected.report(&empty, &empty).await.unwrap();
         node.remove(removed).await.unwrap();
         let is_applied = |status: &crate::Status| status.applied == status.last;
         node.until(is_applied).await.unwrap();
+        // The connection from before the removal is still open.
+        let refused = connected.report(&empty, &empty).await.unwrap_err();
+        let refused = refused.to_string();
+        assert!(refused.contains(&was_removed(removed)), "{refused}");
         let mut peer = client(&node, CLUSTER, removed, 1).await;
         let error = peer.read_index().await.unwrap_err().to_string();
         assert!(error.contains("was removed from the cluster"), "{error}");
