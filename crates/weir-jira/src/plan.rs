@@ -480,6 +480,22 @@ impl<'a> Planner<'a> {
         self.client.get::<Value>(&path).map(drop)
     }
 
+    /// Whether the account cannot see the project of an issue. The site then answers as if the
+    /// issue did not exist.
+    fn is_project_hidden(&self, id: &str) -> Result<bool> {
+        let location = self.replica.locate(id)?;
+        let Some(location) = location.filter(|found| !found.project.is_empty()) else {
+            return Ok(false);
+        };
+        let path = format!("project/{}", location.project);
+        match self.client.get::<Value>(&path) {
+            Err(JiraError::Status {
+                status: 403 | 404, ..
+            }) => Ok(true),
+            found => found.map(|_| false),
+        }
+    }
+
     /// Edits a comment; deletes it if `mine` is `None`.
     fn comment(
         &mut self,
@@ -607,6 +623,11 @@ impl<'a> Planner<'a> {
             link["type"]["name"] == name && link["outwardIssue"]["id"] == outward.as_str()
         });
         let request = match (found, remove) {
+            // The site shows no link to an issue of a hidden project.
+            (None, true) if self.is_project_hidden(&outward)? => {
+                let why = "the project of the other issue cannot be read at the site";
+                return Ok(Plan::Reject(why.to_owned()));
+            }
             (Some(_), false) | (None, true) => return Ok(Plan::NoOp(None)),
             (None, false) => Request {
                 method: "POST",
@@ -634,7 +655,14 @@ impl<'a> Planner<'a> {
         after_own: bool,
     ) -> Result<Plan> {
         let site_fields = match self.read_issue(id, "summary") {
-            Err(JiraError::Status { status: 404, .. }) => return Ok(Plan::NoOp(None)),
+            Err(JiraError::Status { status: 404, .. }) => {
+                return Ok(if self.is_project_hidden(id)? {
+                    let key = &op.key;
+                    Plan::Reject(format!("the project of {key} cannot be read at the site"))
+                } else {
+                    Plan::NoOp(None)
+                });
+            }
             found => found?,
         };
         if !op::same(&site_fields["updated"], base) {

@@ -263,6 +263,19 @@ fn limit(world: &mut World, id: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Removes the links of an issue to issues that the account cannot see.
+fn remove_hidden_links(world: &World, issue: &mut Value) {
+    let is_shown = |link: &Value| {
+        let ends = [&link["outwardIssue"]["id"], &link["inwardIssue"]["id"]];
+        let mut ids = ends.into_iter().filter_map(Value::as_str);
+        ids.all(|id| world.find(id) == world.find_any(id))
+    };
+    let links = issue.pointer_mut("/fields/issuelinks");
+    if let Some(links) = links.and_then(Value::as_array_mut) {
+        links.retain(is_shown);
+    }
+}
+
 #[allow(clippy::too_many_lines, reason = "a table of requests")]
 fn issue(
     world: &mut World,
@@ -283,6 +296,7 @@ fn issue(
                 fault.change_issues(&mut found);
             }
             let mut found = found.into_iter().next().ok_or_else(missing)?;
+            remove_hidden_links(world, &mut found);
             let fields = request.argument("fields").unwrap_or("*all");
             let names: Vec<&str> = fields.split(',').collect();
             keep_fields(&mut found, &names);

@@ -557,6 +557,41 @@ fn the_end_of_watching_is_not_lost_while_the_project_is_hidden() {
     world.converged();
 }
 
+/// The site answers 404 for an issue of a hidden project, and shows no link to it.
+#[test]
+fn an_issue_and_a_link_are_deleted_after_their_project_was_hidden() {
+    let world = pulled();
+    let outbox = world.outbox();
+    outbox.link("AA-1", "blocks", "BB-1", false).unwrap();
+    assert_eq!(world.push().sent, 1);
+    let is_linked = || {
+        let links = world.site_issue("AA-1")["fields"]["issuelinks"].clone();
+        let mut links = links.as_array().unwrap().iter();
+        links.any(|link| link["outwardIssue"]["key"] == "BB-1")
+    };
+    assert!(is_linked());
+    outbox.link("AA-1", "blocks", "BB-1", true).unwrap();
+    outbox.delete("BB-2", true).unwrap();
+    let show = |visible: bool| {
+        let body = json!({"project": "BB", "visible": visible});
+        world.sim.control("POST", "/_sim/revoke", &body);
+    };
+    show(false);
+    let report = world.push();
+    assert_eq!((report.rejected, report.already), (2, 0), "{report:?}");
+    for message in &report.messages {
+        assert!(message.contains("the project of"), "{report:?}");
+    }
+    show(true);
+    for op in outbox.ops().unwrap() {
+        outbox.resolve(&op.id, Choice::Retry, None, None).unwrap();
+    }
+    let report = world.push();
+    assert_eq!((report.sent, report.rejected), (2, 0), "{report:?}");
+    assert!(!is_linked());
+    assert!(!world.keys().contains(&"BB-2".to_owned()));
+}
+
 /// The clock of this machine was wrong when an operation began to wait, and was then set back.
 #[test]
 fn an_operation_does_not_wait_until_a_wrong_time() {
