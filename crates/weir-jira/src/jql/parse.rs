@@ -190,12 +190,12 @@ fn undecidable(field: &str, operator: Operator, value: &Operand) -> Option<Strin
 }
 
 /// Whether a text of `~` has an operator of Jira's text searches that the evaluator would read as
-/// a part of a word: the quotes of a phrase, AND, OR, NOT, `+`, `-`, `?`, or `*` before the end of
-/// a word.
+/// a part of a word: the quotes of a phrase, AND, OR, NOT, `+`, `-`, `?`, `~` (similar words), `^`
+/// (weight of a word), or `*` before the end of a word.
 fn has_text_operator(text: &str) -> bool {
     let mut words = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
     let mut parts = text.split(|c: char| !c.is_alphanumeric() && c != '*');
-    text.contains(['"', '?'])
+    text.contains(['"', '?', '~', '^'])
         || words.any(|word| {
             matches!(word, "AND" | "OR" | "NOT" | "&&" | "||") || word.starts_with(['+', '-', '!'])
         })

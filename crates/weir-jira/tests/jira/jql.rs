@@ -1012,6 +1012,8 @@ fn an_undecidable_comparison_is_refused() {
         ("text ~ 'login -page'", "has an operator", 8),
         ("NOT text ~ 'log?n'", "has an operator", 12),
         ("comment !~ 'lo*n page'", "has an operator", 12),
+        ("summary ~ 'roam~ page'", "has an operator", 11),
+        ("summary ~ 'login^4 page'", "has an operator", 11),
     ] {
         let error = parse(query).unwrap_err();
         assert!(error.what.contains(what), "{query}: {error}");
