@@ -234,18 +234,19 @@ alternately."
   (dolist (key (or keys (weir-jira--chosen)))
     (apply #'weir-jira--change (weir-jira--changeable) "transition" key status comment fields)))
 
-(defun weir-jira-assign (who &optional keys bases)
-  "Assign the issues KEYS to WHO: a name, me or none.
-By default, assign the issue at point; in a list the marked issues.  BASES
-are the versions of KEYS that the user saw, by default the current versions."
-  (interactive
-   (let* ((keys (weir-jira--chosen))
-          (site (weir-jira--changeable))
-          (bases (mapcar (lambda (key) (weir-jira--edit-base site key)) keys)))
-     (list (weir-jira--read-person "Assign to: ") keys bases)))
-  (dolist (key (or keys (weir-jira--chosen)))
-    (weir-jira--change-then (weir-jira--changeable) #'ignore
-                            "assign" (list key who) (pop bases))))
+(defun weir-jira-assign (who &optional keys)
+  "Assign the issues KEYS to WHO: a name, me or none; nil means to ask.
+By default, assign the issue at point; in a list the marked issues."
+  (interactive (list nil))
+  (let* ((keys (or keys (weir-jira--chosen)))
+         (site (weir-jira--changeable))
+         ;; An assignment that is pulled during the question conflicts with this
+         ;; one.  In the arguments, `command-history' would keep the versions.
+         (bases (unless who
+                  (mapcar (lambda (key) (weir-jira--edit-base site key)) keys)))
+         (who (or who (weir-jira--read-person "Assign to: "))))
+    (dolist (key keys)
+      (weir-jira--change-then site #'ignore "assign" (list key who) (pop bases)))))
 
 (defun weir-jira-assign-me ()
   "Assign the issue at point to me; in a list the marked issues."
