@@ -96,6 +96,7 @@ impl FailedAttempt {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct State {
     pub(super) address: Address,
     /// Servers of the cluster, from the last server that listed them.
@@ -105,6 +106,9 @@ pub(super) struct State {
     pub(super) writes: ClientConnection,
     /// The nonce at which a session continues after `rewind`.
     rewound: Option<u64>,
+    /// Whether the next number of the session is unknown until the next connection, because the
+    /// outcomes of sent writes are.
+    number_unknown: bool,
     hold: Option<Hold>,
     /// The next address. The connection moves there when no write is in flight.
     next_address: Option<Broken>,
@@ -202,6 +206,7 @@ impl Link {
             trust,
             writes: ClientConnection::new(client),
             rewound: None,
+            number_unknown: false,
             hold: None,
             next_address: None,
             open: VecDeque::new(),
@@ -462,6 +467,7 @@ impl State {
         }
         self.stream = Some(stream);
         self.facts = Some(facts);
+        self.number_unknown = false;
         self.given_up = false;
         self.failures.clear();
         self.wake_all();

@@ -12,7 +12,6 @@ use weir_protocol::{
 };
 
 use super::{Facts, Inner, State, trust};
-use crate::error::remote_error;
 use crate::remote::address::{Address, Stream};
 use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, pause_after_refusal, random_fraction};
 
@@ -511,10 +510,8 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             if !is_of_request(code) {
                 return Some(refused_hello(refusal));
             }
-            // The server does not report which request it is.
             let text = text_of(refusal);
-            state.fail_in_flight(&text);
-            state.fail_open(|| remote_error(code, text.clone()));
+            state.refused_unnamed(code, &text);
             return Some(Broken::Again(text));
         }
         Message::Refusal(refusal)
@@ -755,6 +752,7 @@ mod tests {
     use super::*;
     use crate::remote::ConnectOptions;
     use crate::remote::link::Link;
+    use crate::reply::interruptible;
 
     #[test]
     fn a_redirect_from_tls_to_clear_text_is_a_downgrade() {
@@ -859,6 +857,65 @@ mod tests {
         let outcomes = proposal.wait().unwrap();
         let refused = Outcome::Refused { code, expected: 1 };
         assert_eq!(outcomes.iter().next(), Some(refused));
+    }
+
+    /// A refusal that names no write, after which the server closes the connection.
+    fn too_large() -> Packet<'static> {
+        Packet::new(Message::Refusal(RefusalMessage {
+            fatal: true,
+            ..RefusalMessage::new(ErrorCode::TooLarge)
+        }))
+    }
+
+    #[test]
+    fn a_session_waits_for_its_number_after_a_refusal_that_names_no_write() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let addresses: [Address; 1] = [address.parse().unwrap()];
+        let client = ClientId([1; 16]);
+        let link = Link::new(&addresses, client, &ConnectOptions::default()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&hello_ok(5)).unwrap();
+        let (key, value) = (&b"k"[..], &b"1"[..]);
+        let put = Intention::new("t", Operation::Put { key, value });
+        let (proposal, number) = link.propose(&[put]).unwrap();
+        assert_eq!(number, 5);
+        let mut bytes = Vec::new();
+        Encoder::default().encode(&too_large(), &mut bytes);
+        stream.write_all(&bytes).unwrap();
+        assert!(proposal.wait().is_err());
+        // The outcome of write 5 is unknown, so the next number may be 5 or 6.
+        let numbered = interruptible(Duration::ZERO, Arc::new(|| true), || {
+            link.propose(&[put]).map(|(_, number)| number)
+        });
+        assert!(numbered.is_err(), "{numbered:?}");
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&hello_ok(6)).unwrap();
+        assert_eq!(link.try_next().unwrap(), 6);
+    }
+
+    #[test]
+    fn a_write_after_a_refusal_that_names_no_write_waits_for_the_next_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let addresses: [Address; 1] = [address.parse().unwrap()];
+        let link = Link::new(&addresses, ClientId::NONE, &ConnectOptions::default()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&hello_ok(0)).unwrap();
+        link.facts().unwrap();
+        // The reading thread has not closed the connection yet.
+        let broken = take(&link.inner, &too_large(), &[]);
+        assert!(matches!(broken, Some(Broken::Again(_))), "{broken:?}");
+        let (key, value) = (&b"k"[..], &b"1"[..]);
+        let put = Intention::new("t", Operation::Put { key, value });
+        let (proposal, _) = link.propose(&[put]).unwrap();
+        let mut state = link.inner.lock();
+        state.fill();
+        let sent = state.writes.unanswered().count();
+        drop(state);
+        link.close(Duration::ZERO);
+        assert_eq!(sent, 0);
+        assert!(proposal.wait().is_err());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use weir_protocol::{
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
-use super::{Link, OUT_BYTES_MAX, State, remote_error};
+use super::{Broken, Link, OUT_BYTES_MAX, State, remote_error};
 use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, pause_after_refusal, random_fraction};
 use crate::reply::{check_cancelled, next_check};
 
@@ -54,14 +54,19 @@ impl Link {
     /// Number of the next intention of the session; 1 before a server was reached.
     pub(crate) fn next(&self) -> u64 {
         // The first use returns the error if no server can be reached.
-        drop(self.facts());
-        self.inner.lock().next()
+        let next = self.try_next();
+        next.unwrap_or_else(|_| self.inner.lock().next())
     }
 
     /// Returns the next nonce if a server was reached.
     pub(crate) fn try_next(&self) -> Result<u64, StoreError> {
         self.facts()?;
-        Ok(self.inner.lock().next())
+        let mut state = self.inner.lock();
+        while state.number_unknown {
+            state.usable()?;
+            state = self.pause(state)?;
+        }
+        Ok(state.next())
     }
 
     /// Continues at a nonce, after the writes in flight have their outcomes.
@@ -118,7 +123,10 @@ impl Link {
             answer.complete(Ok(Outcomes::default()));
             return Ok((proposal, state.next()));
         }
-        while state.open_bytes >= OPEN_BYTES_MAX || state.open_items >= OPEN_ITEMS_MAX {
+        while state.open_bytes >= OPEN_BYTES_MAX
+            || state.open_items >= OPEN_ITEMS_MAX
+            || state.number_unknown
+        {
             state.usable()?;
             state = self.pause(state)?;
         }
@@ -285,6 +293,16 @@ impl State {
         self.fail_calls(lost.end - lost.start, |_| {
             remote_error(ErrorCode::Indeterminate, why)
         });
+    }
+
+    /// Handles a refusal of a request that the server does not name, after which the server closes
+    /// the connection. Later writes wait for the next connection.
+    pub(super) fn refused_unnamed(&mut self, code: ErrorCode, text: &str) {
+        self.fail_in_flight(text);
+        self.fail_open(|| remote_error(code, text));
+        self.number_unknown = !self.writes.client().is_none();
+        self.next_address
+            .get_or_insert_with(|| Broken::Again(text.to_owned()));
     }
 
     /// Fails the oldest calls, until `items` intentions are covered.
