@@ -1027,19 +1027,34 @@ If the replica does not have the issue, show the change."
 (defun weir-jira-outbox-show ()
   "Show the whole change at point, with all its texts, in a buffer."
   (interactive)
-  (let* ((op (weir-jira--op-at-point))
-         (parts (append
-                 (weir-jira--op-parts op)
-                 (mapcan (lambda (field)
-                           (pcase-let ((`(,base ,_ ,theirs) (weir-jira--conflict-texts op field)))
-                             (list (cons (concat field ", before") base)
-                                   (cons (concat field ", at the site") theirs))))
-                         (weir-jira--conflict-fields op)))))
+  (weir-jira--show-op (weir-jira--current-site) (weir-jira--op-at-point)))
+
+(defun weir-jira--revert-op (number)
+  "Show the present state of the operation NUMBER of the site of the buffer."
+  (let* ((site (weir-jira--current-site))
+         (ops (weir--jira-outbox (weir-jira--site-handle site) nil)))
+    (weir-jira--show-op site
+                        (or (weir-jira--of-field number :number ops)
+                            (user-error "The outbox no longer has change %d" number)))))
+
+(defun weir-jira--show-op (site op)
+  "Show the operation OP of SITE, the site of the buffer, with all its texts."
+  (let ((number (plist-get op :number))
+        (parts (append
+                (weir-jira--op-parts op)
+                (mapcan (lambda (field)
+                          (pcase-let ((`(,base ,_ ,theirs) (weir-jira--conflict-texts op field)))
+                            (list (cons (concat field ", before") base)
+                                  (cons (concat field ", at the site") theirs))))
+                        (weir-jira--conflict-fields op)))))
     (with-help-window "*jira change*"
       (with-current-buffer standard-output
+        (setq weir-jira--site site)
+        ;; The function of `help-mode' cannot show the buffer again.
+        (setq-local revert-buffer-function (lambda (&rest _) (weir-jira--revert-op number)))
         (insert (format "%s %s, number %d: %s\n" (plist-get op :key)
                         (string-replace "_" " " (plist-get op :kind))
-                        (plist-get op :number) (plist-get op :state)))
+                        number (plist-get op :state)))
         (when (plist-get op :problem)
           (insert (plist-get op :problem) "\n"))
         (pcase-dolist (`(,title . ,text) parts)

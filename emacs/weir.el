@@ -742,7 +742,10 @@ If STORE is nil, ask for the store and for TOPIC."
   (interactive)
   (let ((text (weir--description)))
     (with-help-window "*weir doctor*"
-      (princ text))))
+      (with-current-buffer standard-output
+        ;; The function of `help-mode' cannot show the buffer again.
+        (setq-local revert-buffer-function (lambda (&rest _) (weir-doctor)))
+        (insert text)))))
 
 ;;;; Installation of the module
 

@@ -505,6 +505,27 @@ Changes of the same issue may become one operation."
           (let ((kill-buffer-query-functions nil))
             (kill-buffer)))))))
 
+(ert-deftest weir-jira-edit-tests-a-revert-shows-the-present-state-of-a-change ()
+  (weir-jira-tests-with url '("--issues" "5")
+    (pcase-let ((`(,site . ,key) (weir-jira-edit-tests-site url)))
+      (weir-jira--change site "edit" key "summary" "The first text")
+      (weir-jira-edit-tests-queued site 1)
+      (weir-jira-outbox)
+      (set-buffer "*jira outbox*")
+      (goto-char (point-min))
+      (weir-jira-outbox-show)
+      (with-current-buffer "*jira change*"
+        (should (string-search "The first text" (buffer-string)))
+        (weir-jira--change site "correct" "1" "summary" "The first text" "Another text")
+        (weir-jira-edit-tests-called)
+        (revert-buffer)
+        (should (string-search "Another text" (buffer-string)))
+        (should-not (string-search "The first text" (buffer-string)))
+        (weir-jira--resolve site (car (weir-jira-edit-tests-ops site)) "drop")
+        (weir-jira-edit-tests-queued site 0)
+        (should-error (revert-buffer) :type 'user-error)
+        (kill-buffer)))))
+
 (defun weir-jira-edit-tests-correct (field from to)
   "Correct FIELD of the only change in the outbox: replace FROM by TO."
   (weir-jira-outbox)

@@ -528,6 +528,9 @@ impl ServerConfig {
                     return Err(ConfigError::Contradiction { what });
                 }
             }
+        } else if self.tls_client_ca.is_some() {
+            let what = "tls_client_ca needs tls_client: set optional or required; off requests no certificates";
+            return Err(ConfigError::Contradiction { what });
         }
         let can_share = self.http.is_none_or(|http| http.0.port() == 0);
         if self.http == self.native && !can_share {

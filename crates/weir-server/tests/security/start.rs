@@ -76,6 +76,9 @@ fn contradictory_settings_are_reported() {
     check("tls_cert and tls_key", |config| config.tls_key = None);
     check("needs tls_client_ca", |config| config.tls_client_ca = None);
     check("needs identities", |config| config.identities = None);
+    check("tls_client_ca needs tls_client", |config| {
+        config.tls_client = ClientCertificates::Off;
+    });
     check("needs tls_cert", |config| {
         (config.tls_cert, config.tls_key) = (None, None);
     });
