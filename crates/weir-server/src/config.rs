@@ -529,7 +529,7 @@ impl ServerConfig {
                 }
             }
         } else if self.tls_client_ca.is_some() {
-            let what = "tls_client_ca needs tls_client: set optional or required; off requests no certificates";
+            let what = "tls_client_ca needs tls_client: set it to optional or required";
             return Err(ConfigError::Contradiction { what });
         }
         let can_share = self.http.is_none_or(|http| http.0.port() == 0);
