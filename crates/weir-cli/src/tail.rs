@@ -7,7 +7,8 @@
 //! arrived: a record of one topic may arrive after later ones of another topic.
 //!
 //! Invariants:
-//! - No record is printed twice, or after a later one of its topic.
+//! - No record is printed twice, or after a later one of its topic. A member of a group prints a
+//!   record again if its acknowledgement was lost.
 //! - A pause precedes each check for new records.
 //! - Without new records, the command ends soon after the reader of its output.
 
@@ -50,7 +51,8 @@ records of a command are printed after that command ends. Any number of follower
 
 --group needs a group of the mode `exclusive` (`weir group create TOPIC NAME mode=exclusive`). It
 creates the group if it does not exist. Use `weir group claim` to read as a member of a shared or
-keyed group. With -f in a directory, the command is a member only while it reads new records.
+keyed group. With -f in a directory, the command is a member only while it reads new records. Records
+are acknowledged after they are printed, so they can be printed again if a server ends in between.
 
 Examples:
   weir put orders '{\"id\":1}' && weir tail orders
