@@ -154,11 +154,17 @@ fn every_linear_read_returns_acknowledged_writes() {
     });
 }
 
-/// Reads a stream at a position that the node does not have. The other nodes may have it.
+/// Reads at a position, or from a stream, that the node does not have. The other nodes may have it.
 fn a_position_that_is_not_applied_is_not_an_error_of_the_client(http: &str) {
-    let line = "GET /ds/orders?offset=0000000000009999_0000000000000000";
-    let answer = ask(http, line, "");
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    for line in [
+        "GET /ds/orders?offset=0000000000009999_0000000000000000",
+        "GET /ds/none?offset=0000000000000001_0000000000000000",
+    ] {
+        let answer = ask(http, line, "");
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{line}: {answer}");
+    }
+    let answer = ask(http, "GET /ds/none?offset=-1", "");
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
 }
 
 /// Each read alone would wait for 2 s, and the connection would do nothing else meanwhile.

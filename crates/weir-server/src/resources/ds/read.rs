@@ -65,14 +65,15 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
     }
     let client_cursor = call.query.text("cursor")?;
     let client_cursor = client_cursor.and_then(crate::http::query::offset_of);
-    let mut view = open(edge, &call.matched.topic).await?;
+    let mut found = open(edge, &call.matched.topic).await;
     let start_at = start_at.unwrap_or(StreamPosition::Start);
-    if matches!(start_at, StreamPosition::After(position) if position > view.tail) {
+    if matches!(start_at, StreamPosition::After(position) if lacks(&found, position)) {
         // A node of a cluster may have applied less than the node that returned the offset.
         let is_current = edge.shared.wait_for_consistency(Consistency::Linear).await;
         is_current.map_err(|error| problems::of_store(&error))?;
-        view = open(edge, &call.matched.topic).await?;
+        found = open(edge, &call.matched.topic).await;
     }
+    let view = found?;
     edge.ds.record_use(&view);
     let position = start(&view, start_at)?;
     match live {
@@ -80,6 +81,14 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
         Some(WaitMode::Poll) => poll(edge, call, view, position, client_cursor).await,
         None if start_at == StreamPosition::Now => Ok(now(&view)),
         None => page(edge, call, &view, position).await,
+    }
+}
+
+/// Whether this server does not have the position, or has no such stream.
+fn lacks(found: &Result<View, Problem>, position: u64) -> bool {
+    match found {
+        Ok(view) => position > view.tail,
+        Err(problem) => problem.kind == Kind::NoTopic,
     }
 }
 
