@@ -195,6 +195,8 @@ pub(crate) struct Parts {
     pub(crate) disk_space: Arc<DiskSpace>,
     /// The fingerprint of the engine of programs.
     pub(crate) engine: String,
+    /// Whether a power cut may remove entries that the node has acknowledged.
+    pub(crate) may_lose_entries: bool,
 }
 
 /// Linearizable reads that wait for a round.
@@ -293,6 +295,7 @@ impl Node {
             acceptor: Box::new(listener),
             disk_space,
             engine,
+            may_lose_entries: !replica.is_synced(),
         };
         Self::start(store, replica, received, config, log, parts).await
     }
@@ -315,8 +318,6 @@ impl Node {
             cluster,
             incarnation,
         } = identity;
-        let settings = settings::config(cluster);
-        let settings = settings.map_err(|error| NodeError::consensus(&error))?;
         let Parts {
             clock,
             machine,
@@ -325,7 +326,10 @@ impl Node {
             acceptor,
             disk_space,
             engine,
+            may_lose_entries,
         } = parts;
+        let settings = settings::config(cluster, may_lose_entries);
+        let settings = settings.map_err(|error| NodeError::consensus(&error))?;
         let reports = Arc::new(Reports::new(replica.clone()));
         let peers = Peers {
             cluster,

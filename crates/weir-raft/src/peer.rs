@@ -642,6 +642,7 @@ mod tests {
             acceptor: Box::new(listener),
             disk_space: Arc::default(),
             engine: String::new(),
+            may_lose_entries: false,
         };
         let node = Node::start(store, replica, received, FIRST, log, parts).await;
         lead(node.unwrap()).await

@@ -12,7 +12,10 @@ pub(crate) const LEADER_SILENCE_MAX: Duration = Duration::from_millis(2 * ELECTI
 /// Limit on entries in one request to a peer.
 const REQUEST_ENTRIES_MAX: u64 = 64;
 
-pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
+/// The settings. With `may_lose_entries`, a power cut may remove entries that a node has
+/// acknowledged. A leader then sends them again. Without `allow_log_reversion`, it would send the
+/// entries after them, which the node refuses, without end.
+pub(crate) fn config(cluster: [u8; 16], may_lose_entries: bool) -> Result<Config, ConfigError> {
     let name = u128::from_be_bytes(cluster);
     let config = Config {
         cluster_name: format!("{name:032x}"),
@@ -24,6 +27,7 @@ pub(crate) fn config(cluster: [u8; 16]) -> Result<Config, ConfigError> {
         enable_leader_restore: Some(false),
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
+        allow_log_reversion: Some(may_lose_entries),
         replication_lag_threshold: REQUEST_ENTRIES_MAX,
         max_payload_entries: REQUEST_ENTRIES_MAX,
         backoff: "20ms 50ms 100ms ..200ms".to_owned(),
@@ -42,14 +46,16 @@ mod tests {
     /// The table of decision 0066 must change together with these values.
     #[test]
     fn settings_match_the_decision() {
-        let config = config([1; 16]).unwrap();
+        let unsynced = config([1; 16], true).unwrap();
+        assert_eq!(unsynced.allow_log_reversion, Some(true));
+        let config = config([1; 16], false).unwrap();
         assert_eq!(config.heartbeat_interval, 50);
         let election = (config.election_timeout_min, config.election_timeout_max);
         assert_eq!(election, (250, 500));
         assert_eq!(config.enable_pre_vote, Some(true));
         assert_eq!(config.quorum_loss_probe_interval, Some(1_000));
         assert_eq!(config.enable_leader_restore, Some(false));
-        assert_eq!(config.allow_log_reversion, None);
+        assert_eq!(config.allow_log_reversion, Some(false));
         assert_eq!(config.snapshot_policy, SnapshotPolicy::Never);
         assert_eq!(config.max_in_snapshot_log_to_keep, u64::MAX);
         assert_eq!(config.replication_lag_threshold, 64);

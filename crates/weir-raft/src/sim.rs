@@ -88,6 +88,8 @@ impl Node {
             acceptor: parts.acceptor,
             disk_space: Arc::default(),
             engine,
+            // A simulation that does not sync plants a fault, which leaders must not heal.
+            may_lose_entries: false,
         };
         Self::start(store, replica, received, config, log, parts).await
     }

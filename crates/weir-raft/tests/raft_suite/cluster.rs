@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -13,7 +13,10 @@ use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, ConsequenceOffset, ErrorCode, TopicOptions};
 use weir_raft::{JoinRequest, Member, Node, NodeConfig, NodeError, Role, Status, join};
 use weir_store::clock::Clock;
-use weir_store::{OpenOptions, Store, StoreError, verify};
+use weir_store::replica::NodeOptions;
+use weir_store::{Durability, LogIndex, OpenOptions, Store, StoreError, verify};
+
+use crate::storage::NoProposals;
 
 pub const CLUSTER: [u8; 16] = [0xc1; 16];
 const CLIENT: ClientId = ClientId([0x11; 16]);
@@ -110,6 +113,25 @@ impl Cluster {
 
     pub async fn stop(&mut self, node: u64) {
         self.nodes.remove(&node).unwrap().close().await.unwrap();
+    }
+
+    /// Removes the newest entries from the log of a stopped node.
+    fn lose_entries(&self, node: u64, count: u64) {
+        let identity = NodeOptions {
+            node,
+            cluster: self.id,
+            incarnation: 0,
+            allow_gaps: false,
+        };
+        let (directory, provider) = (self.directory(node), Arc::new(NoProposals));
+        let opened = Store::open_node(&directory, &self.options, &identity, provider);
+        let (store, replica) = opened.unwrap();
+        let last = replica.log_state().last.unwrap().index;
+        let remaining = LogIndex(last.0 - count);
+        let (sender, truncated) = mpsc::channel();
+        replica.truncate_after(remaining, Box::new(move |done| sender.send(done).unwrap()));
+        truncated.recv().unwrap().unwrap();
+        store.close().unwrap();
     }
 
     /// Waits until a running node reports a leader that runs too, and returns the leader.
@@ -457,6 +479,38 @@ async fn a_follower_redirects_and_a_minority_refuses_writes() {
     assert_eq!(refused.code(), ErrorCode::NoLeader);
     assert_eq!(records(alone.store()), count, "reads continue");
     cluster.stop(follower).await;
+}
+
+/// At the level `memory`, a power cut may remove entries that the leader has counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_has_lost_unsynced_entries_gets_them_again_from_the_same_leader() {
+    let options = OpenOptions {
+        retention_every: None,
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    let mut cluster = Cluster::start_with(3, CLUSTER, options).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    for nonce in 2..=20 {
+        cluster.put(nonce).await;
+    }
+    cluster.wait_agreed().await;
+    let cut = cluster.leader().await % 3 + 1;
+    cluster.stop(cut).await;
+    cluster.lose_entries(cut, 5);
+    cluster.restart(cut).await;
+    let caught_up = async {
+        cluster.put(21).await;
+        cluster.wait_agreed().await;
+    };
+    let caught_up = tokio::time::timeout(PATIENCE, caught_up).await;
+    caught_up.expect("the node gets the lost entries");
+    for node in 1..=3 {
+        assert_eq!(records(cluster.nodes[&node].store()), 21);
+        cluster.stop(node).await;
+    }
 }
 
 /// Forwards bytes to an address while it is open.

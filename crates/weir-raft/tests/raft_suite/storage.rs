@@ -11,7 +11,7 @@ use weir_store::replica::{EntryId, IntentionLog, LatencyClass, NodeOptions, Prop
 use weir_store::{OpenOptions, Store};
 
 /// A log provider that ignores proposals: the suite makes none.
-struct NoProposals;
+pub struct NoProposals;
 
 impl IntentionLog for NoProposals {
     fn propose(&self, _: ProposedBatch) {}
