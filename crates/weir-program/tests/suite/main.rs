@@ -1,6 +1,6 @@
-//! What programs may do, on both engines: without changes, with a restart after each command, with
-//! each write sent twice, and with both. The outcomes, the digests and the bytes of the state must
-//! be equal.
+//! Tests programs on both engines. A script runs four times on each engine: unchanged, with a
+//! restart after each command, with each write sent twice, and with both. The outcomes, the
+//! digests and the bytes of the state must be equal.
 #![allow(
     clippy::unwrap_used,
     clippy::too_many_lines,
