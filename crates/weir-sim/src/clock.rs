@@ -9,8 +9,8 @@ use weir_store::clock::Clock;
 /// 2026-01-01 UTC in milliseconds.
 const START_MS: i64 = 1_767_225_600_000;
 
-/// Shows the simulated time that was set last. The threads of a store cannot see the paused clock
-/// of the runtime. Clones share the time.
+/// Returns the simulated time that was set last, because the threads of a store cannot read the
+/// paused clock of the runtime. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimClock {
     now_us: Arc<AtomicU64>,
@@ -22,7 +22,8 @@ impl SimClock {
         self.now_us.store(now_us, Ordering::SeqCst);
     }
 
-    /// Moves the wall clock forward by `ahead_ms`; the monotonic clock does not jump.
+    /// Sets the wall clock `ahead_ms` milliseconds ahead of the simulated time. Replaces an earlier
+    /// jump; the monotonic clock does not jump.
     pub(crate) fn jump(&self, ahead_ms: i64) {
         self.wall_ahead_ms.store(ahead_ms, Ordering::SeqCst);
     }
