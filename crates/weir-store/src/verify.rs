@@ -220,7 +220,7 @@ pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
     verify_disk_with(disk, None, &mut |_| {})
 }
 
-/// Returns the bytes of all files to read. The files of the log count twice.
+/// Returns the total size of all files to read, in bytes. The files of the log count twice.
 fn total_bytes(disk: &dyn Disk) -> Result<u64, StoreError> {
     let list = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
     let mut directories = vec![("log".to_owned(), 2), (snapshot::DIRECTORY.to_owned(), 1)];
