@@ -162,8 +162,8 @@ pub fn list(places: &Places, out: &mut dyn Write) -> Result<()> {
     print(out, &format!("{}\n{}", table.render(), built_in.render()))
 }
 
-/// Prints the matrix of an experiment after starting everything and comparing
-/// the answers.
+/// Prints the matrix of an experiment after it has started all contenders and compared their
+/// answers.
 pub fn check(name: &str, options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
     let experiment = Experiment::read(&find(places, name)?)?;
     let (blocks, samples) = (experiment.header.blocks, experiment.header.samples);
