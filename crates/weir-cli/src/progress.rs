@@ -33,7 +33,7 @@ pub(crate) struct ProgressTimer {
 }
 
 impl ProgressTimer {
-    /// Starts the clock.
+    /// Starts the timer.
     pub(crate) fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
@@ -87,7 +87,7 @@ impl Progress {
         self.0.owner.store(u64::from(pid) + 1, Ordering::Relaxed);
     }
 
-    /// Clears that process.
+    /// Records that no other process has the store open.
     pub(crate) fn clear_owner(&self) {
         self.0.owner.store(0, Ordering::Relaxed);
     }
