@@ -552,7 +552,7 @@ impl TopicQuery {
     }
 
     /// Returns a token with the position after the last result. Any node can resume the query with
-    /// it. A resumed sort sorts again and skips the returned results: if retention or compaction has
+    /// it. A resumed sort sorts again and skips the returned results. If retention or compaction has
     /// removed records, results can be missing or returned twice.
     ///
     /// # Errors
