@@ -552,8 +552,8 @@ impl TopicQuery {
     }
 
     /// Returns a token with the position after the last result. Any node can resume the query with
-    /// it. A resumed sort sorts again and skips the returned results. If retention or compaction has
-    /// removed records, results can be missing or returned twice.
+    /// it. A resumed sort sorts again and skips the returned results. If retention or compaction
+    /// has removed records, results can be missing or returned twice.
     ///
     /// # Errors
     /// `NO_TOKEN` if the query cannot be resumed ([`explain`](Self::explain) reports this in
