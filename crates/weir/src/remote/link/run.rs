@@ -895,7 +895,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_after_a_refusal_that_names_no_write_waits_for_the_next_connection() {
+    fn unsent_writes_wait_for_the_next_connection_after_a_refusal_that_names_no_write() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
         let addresses: [Address; 1] = [address.parse().unwrap()];
@@ -903,19 +903,23 @@ mod tests {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(&hello_ok(0)).unwrap();
         link.facts().unwrap();
+        let (key, value) = (&b"k"[..], &b"1"[..]);
+        let put = Intention::new("t", Operation::Put { key, value });
+        let (sent, _) = link.propose(&[put]).unwrap();
+        link.inner.lock().fill();
+        // The server allows one write in flight, so this one is not sent.
+        let (unsent, _) = link.propose(&[put]).unwrap();
         // The reading thread has not closed the connection yet.
         let broken = take(&link.inner, &too_large(), &[]);
         assert!(matches!(broken, Some(Broken::Again(_))), "{broken:?}");
-        let (key, value) = (&b"k"[..], &b"1"[..]);
-        let put = Intention::new("t", Operation::Put { key, value });
-        let (proposal, _) = link.propose(&[put]).unwrap();
+        assert!(sent.wait().is_err());
         let mut state = link.inner.lock();
         state.fill();
-        let sent = state.writes.unanswered().count();
+        assert!(state.writes.unanswered().next().is_none());
         drop(state);
+        assert!(!unsent.is_done());
         link.close(Duration::ZERO);
-        assert_eq!(sent, 0);
-        assert!(proposal.wait().is_err());
+        assert!(unsent.wait().is_err());
     }
 
     #[test]

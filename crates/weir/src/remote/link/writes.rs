@@ -296,11 +296,20 @@ impl State {
     }
 
     /// Handles a refusal of a request that the server does not name, after which the server closes
-    /// the connection. Later writes wait for the next connection.
+    /// the connection. The outcomes of the writes in flight are unknown. Later writes wait for the
+    /// next connection.
     pub(super) fn refused_unnamed(&mut self, code: ErrorCode, text: &str) {
-        self.fail_in_flight(text);
-        self.fail_open(|| remote_error(code, text));
-        self.number_unknown = !self.writes.client().is_none();
+        if self.writes.client().is_none() {
+            let lost = self.writes.connection_lost();
+            self.fail_calls(lost.end - lost.start, |_| {
+                remote_error(ErrorCode::Indeterminate, text)
+            });
+        } else {
+            // No write of a session is executed without the ones before it.
+            self.fail_in_flight(text);
+            self.fail_open(|| remote_error(code, text));
+            self.number_unknown = true;
+        }
         self.next_address
             .get_or_insert_with(|| Broken::Again(text.to_owned()));
     }
