@@ -63,6 +63,7 @@ pub(crate) struct Peers {
 #[derive(Debug)]
 pub(crate) struct Peer {
     hello: Hello,
+    /// The address at which the client was created. A connection uses that in the membership.
     address: String,
     transport: Arc<dyn Transport>,
     stream: Option<Box<dyn Connection>>,
@@ -198,11 +199,14 @@ impl Peer {
 
     /// Opens a connection. Also returns the incarnation of the disk of the peer.
     async fn connect(&self) -> io::Result<(Box<dyn Connection>, u64)> {
-        let stream = self.transport.connect(&self.address).await?;
+        // The address may have changed: openraft keeps the clients of a leader for its whole term.
+        let known = self.clock.address_of(self.hello.to);
+        let address = known.as_deref().unwrap_or(&self.address);
+        let stream = self.transport.connect(address).await?;
         let mut stream: Box<dyn Connection> = Box::new(BufReader::new(stream));
         frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
         let answer = frame::read(&mut stream, HELLO_BYTES_MAX).await;
-        let answer = answer.map_err(|error| secure::explain(error, &self.address))?;
+        let answer = answer.map_err(|error| secure::explain(error, address))?;
         let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
         match answer.kind {
             Kind::Welcome => Ok((stream, wire::decode_welcome(&answer.body)?)),

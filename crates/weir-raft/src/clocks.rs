@@ -93,6 +93,13 @@ impl VotersClock {
         members.voter_ids().any(|voter| voter == node)
     }
 
+    /// The peer address of a member. `None` for other nodes, and before the members are known.
+    pub(crate) fn address_of(&self, node: u64) -> Option<String> {
+        let metrics = self.metrics.get()?.borrow_watched();
+        let members = metrics.membership_config.membership();
+        members.get_node(&node).map(|member| member.peer.clone())
+    }
+
     /// The latest time that this node may follow. `None` if the clocks of a majority are not known.
     fn bound_ms(&self) -> Option<u64> {
         let metrics = self.metrics.get()?.borrow_watched();

@@ -981,6 +981,39 @@ async fn a_node_cannot_take_the_address_of_another_member_that_answers() {
     }
 }
 
+/// The leader has clients from before the change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_leader_reaches_a_node_at_its_new_address() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.wait_agreed().await;
+    let leader = cluster.leader().await;
+    let moved = leader % 3 + 1;
+    let known = cluster.nodes[&leader].status().members;
+    cluster.stop(moved).await;
+    let listener = cluster.listen().await;
+    let address = listener.local_addr().unwrap().to_string();
+    cluster.open(moved, listener).await;
+    let request = JoinRequest {
+        known: Some(NodeConfig {
+            node: moved,
+            cluster: CLUSTER,
+            incarnation: known[&moved].0.incarnation,
+        }),
+        ..join_request(&address)
+    };
+    request_join(&known[&leader].0.peer, &request)
+        .await
+        .unwrap();
+    let agreed = tokio::time::timeout(PATIENCE, cluster.wait_agreed()).await;
+    agreed.expect("the leader reaches the node");
+    for node in 1..=3 {
+        cluster.stop(node).await;
+    }
+}
+
 /// An empty directory gets the remedy that fits a number that no node has used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reserved_number_is_named_to_an_empty_directory() {
