@@ -51,8 +51,10 @@ pub use weir_store::replica::NodeIdentity as NodeConfig;
 /// Time limit for the answer to a proposal. After it, callers get an unknown outcome. A leader that
 /// has lost its majority accepts proposals until it notices the loss.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a node retries to report its changed addresses.
+/// How long a node retries to report its addresses.
 const MOVE_TIMEOUT: Duration = Duration::from_mins(10);
+/// Time for a leader to reach a node that was opened.
+const REACH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for a change that an operator requests.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the confirmation of the leader in one round of a linearizable read. While a read
@@ -822,43 +824,62 @@ impl Node {
     }
 
     /// Runs after the open of a node. Reports the addresses of the node to the leader if they
-    /// differ from those in the cluster. Requests to vote if the node does not vote.
-    pub async fn announce(&self, member: &Member) {
-        let identity = self.port.identity;
+    /// differ from those in the log, or if no leader reaches the node: then the cluster may have
+    /// other addresses of it than the log. Asks the members, and the nodes at `join`, for the
+    /// leader. Requests to vote if the node does not vote.
+    pub async fn announce(&self, member: &Member, join: &[String]) {
         let member = Member {
-            incarnation: identity.incarnation,
+            incarnation: self.port.identity.incarnation,
             ..member.clone()
         };
-        let known = self.until(|status| status.members.contains_key(&status.node));
-        let Ok(known) = known.await else { return };
-        let is_moved = known.members.get(&known.node).is_some_and(|(at, _)| {
-            let removed = at.removed.clone();
-            let member = member.clone();
-            *at != Member { removed, ..member }
-        });
-        if is_moved {
-            let peers = known
-                .members
-                .values()
-                .map(|(member, _)| member.peer.clone());
-            let request = JoinRequest {
-                known: Some(identity),
-                node: None,
-                member,
-                engine: self.port.members.engine().to_owned(),
-                is_synced: self.port.replica.is_synced(),
-            };
-            // The list includes the port of this node, because this node may lead.
-            let mut peers: Vec<_> = peers.collect();
-            peers.push(self.address.to_string());
-            if let Err(error) =
-                join_by(&peers, &request, MOVE_TIMEOUT, self.port.tls.as_ref()).await
-            {
-                tracing::warn!(%error, "the cluster does not know the new addresses of this node");
+        let is_moved = |status: &Status| {
+            let known = status.members.get(&status.node);
+            known.map(|(at, _)| {
+                let removed = at.removed.clone();
+                let member = member.clone();
+                *at != Member { removed, ..member }
+            })
+        };
+        let is_reached = |status: &Status| {
+            let has_leader = status.contact.is_some() || status.role == Role::Leader;
+            has_leader && is_moved(status) == Some(false)
+        };
+        let is_decided = |status: &Status| is_reached(status) || is_moved(status) == Some(true);
+        let decided = tokio::time::timeout(REACH_TIMEOUT, self.until(is_decided));
+        let is_known = match decided.await {
+            Ok(Ok(status)) => is_reached(&status),
+            Ok(Err(_)) => return,
+            Err(_) => false,
+        };
+        if !is_known && !self.is_removed() {
+            tokio::select! {
+                biased;
+                _ = self.until(is_reached) => {}
+                () = self.report_addresses(&member, join) => {}
             }
         }
         if let Err(error) = self.become_voter().await {
             tracing::warn!(%error, "this node does not vote");
+        }
+    }
+
+    /// Reports the addresses of this node to the leader.
+    async fn report_addresses(&self, member: &Member, join: &[String]) {
+        let request = JoinRequest {
+            known: Some(self.port.identity),
+            node: None,
+            member: member.clone(),
+            engine: self.port.members.engine().to_owned(),
+            is_synced: self.port.replica.is_synced(),
+        };
+        let members = self.status().members.into_values();
+        let mut peers: Vec<_> = members.map(|(member, _)| member.peer).collect();
+        // The list includes the port of this node, because this node may lead.
+        peers.push(self.address.to_string());
+        peers.extend_from_slice(join);
+        let tls = self.port.tls.as_ref();
+        if let Err(error) = join_by(&peers, &request, MOVE_TIMEOUT, tls).await {
+            tracing::warn!(%error, "the cluster may not know the addresses of this node");
         }
     }
 

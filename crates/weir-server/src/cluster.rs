@@ -39,7 +39,8 @@ pub struct NodeSettings {
     pub peer: SocketAddr,
     /// Addresses at which peers and clients reach the node.
     pub member: Member,
-    /// Peer addresses of members of the cluster that an empty directory joins.
+    /// Peer addresses of members of the cluster that an empty directory joins. A node that no leader
+    /// reaches reports its addresses to the leader through these members too.
     pub join: Vec<String>,
     /// Number that an empty directory requests; `None` for any.
     pub node: Option<u64>,
@@ -203,8 +204,9 @@ impl ClusterNode {
         let opened = runtime.block_on(start(identity, directory, options, settings, tls));
         let node = Arc::new(opened?);
         let (announcing, member) = (Arc::clone(&node), settings.member.clone());
+        let join = settings.join.clone();
         // Both tasks end with the runtime.
-        runtime.spawn(async move { announcing.announce(&member).await });
+        runtime.spawn(async move { announcing.announce(&member, &join).await });
         let (sender, members) = watch::channel(BTreeMap::new());
         runtime.spawn(observe(Arc::clone(&node), sender));
         Ok(Arc::new(Self {

@@ -197,7 +197,10 @@ pub(crate) fn open(
     let directory = Path::new(at);
     let _shown = if is_member(caller, directory)? {
         if !settings.join.is_empty() {
-            let text = format!("{at} is already a node of a cluster, so `--join` has no effect");
+            let text = format!(
+                "{at} is already a node of a cluster, so `--join` has no effect while a leader \
+                 reaches the node"
+            );
             note(false, &format!("warning: {text}"));
         }
         None

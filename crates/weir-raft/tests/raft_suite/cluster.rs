@@ -1014,6 +1014,68 @@ async fn a_leader_reaches_a_node_at_its_new_address() {
     }
 }
 
+/// A node was started with a wrong address, and then with its address again. Its log does not have
+/// the wrong address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_returns_to_its_address_after_it_has_reported_a_wrong_one() {
+    let mut cluster = Cluster::start(3, CLUSTER).await;
+    let mut members = cluster.members.clone();
+    for member in members.values_mut() {
+        member.client.clear();
+    }
+    cluster.nodes[&1].initialize(members.clone()).await.unwrap();
+    cluster.create().await;
+    cluster.wait_agreed().await;
+    let leader = cluster.leader().await;
+    let moved = leader % 3 + 1;
+    let known = cluster.nodes[&leader].status().members;
+    cluster.stop(moved).await;
+    let wrong = JoinRequest {
+        known: Some(NodeConfig {
+            node: moved,
+            cluster: CLUSTER,
+            incarnation: known[&moved].0.incarnation,
+        }),
+        ..join_request(NOWHERE)
+    };
+    request_join(&known[&leader].0.peer, &wrong).await.unwrap();
+    cluster.restart(moved).await;
+    let returned = async {
+        cluster.nodes[&moved].announce(&members[&moved], &[]).await;
+        cluster.wait_agreed().await;
+    };
+    let returned = tokio::time::timeout(PATIENCE, returned).await;
+    returned.expect("the leader reaches the node");
+    for node in 1..=3 {
+        cluster.stop(node).await;
+    }
+}
+
+/// No leader has reached the node, so its log is empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_joined_with_a_wrong_address_reports_its_address() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    let peer = cluster.members[&1].peer.clone();
+    let joined = request_join(&peer, &join_request(NOWHERE)).await.unwrap();
+    let listener = cluster.listen().await;
+    let member = Member {
+        peer: listener.local_addr().unwrap().to_string(),
+        ..Member::default()
+    };
+    let directory = cluster.directory(joined.node);
+    let node = Node::open(&directory, &cluster.options, joined, listener).await;
+    let node = node.unwrap();
+    let announced = tokio::time::timeout(PATIENCE, node.announce(&member, &[peer])).await;
+    announced.expect("the leader reaches the node");
+    let (known, votes) = node.status().members[&joined.node].clone();
+    assert_eq!((known.peer, votes), (member.peer, true));
+    node.close().await.unwrap();
+    cluster.stop(1).await;
+}
+
 /// An empty directory gets the remedy that fits a number that no node has used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reserved_number_is_named_to_an_empty_directory() {
