@@ -204,11 +204,9 @@ impl Members {
         let known = nodes.get(&join.node);
         let node = match (join.cluster, known) {
             (Some(_), None) => {
-                return Err(ChangeError::Rejected(format!(
-                    "node {} is no longer a member: it was removed, and its directory cannot join \
-                     again; join with an empty directory",
-                    join.node
-                )));
+                // Until the commit, another leader may undo the removal.
+                self.until_committed(&current).await?;
+                return Err(ChangeError::Rejected(not_a_member(join.node, nodes)));
             }
             (Some(_), Some(known)) => {
                 if ![0, join.member.incarnation].contains(&known.incarnation) {
@@ -727,6 +725,17 @@ fn note_removal(
         ..member.clone()
     };
     Some(BTreeMap::from([(*remaining, member)]))
+}
+
+/// The reason for rejecting the directory of a node that is not a member.
+fn not_a_member(node: u64, nodes: &BTreeMap<u64, Member>) -> String {
+    if removed(nodes).contains(&node) {
+        return was_removed(node);
+    }
+    format!(
+        "node {node} is no longer a member: it was removed, and its directory cannot join again; join \
+         with an empty directory"
+    )
 }
 
 /// The reason for rejecting a node that was removed.

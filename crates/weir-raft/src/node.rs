@@ -879,6 +879,8 @@ impl Node {
         peers.extend_from_slice(join);
         let tls = self.port.tls.as_ref();
         if let Err(error) = join_by(&peers, &request, MOVE_TIMEOUT, tls).await {
+            // Members that the node does not know may have removed it.
+            self.port.reports.record_refusal(&error.to_string());
             tracing::warn!(%error, "the cluster may not know the addresses of this node");
         }
     }

@@ -926,7 +926,7 @@ async fn impossible_joins_are_refused_without_effect() {
     let text = request_join(&peer, &known(added.node, CLUSTER))
         .await
         .unwrap_err();
-    assert!(text.contains("it was removed"), "{text}");
+    assert!(text.contains("was removed from the cluster"), "{text}");
     // An empty directory cannot join under it either, even if other members were removed later.
     let mut again = join_request(NOWHERE);
     let newer = request_join(&peer, &again).await.unwrap();
@@ -1072,6 +1072,33 @@ async fn a_node_that_joined_with_a_wrong_address_reports_its_address() {
     announced.expect("the leader reaches the node");
     let (known, votes) = node.status().members[&joined.node].clone();
     assert_eq!((known.peer, votes), (member.peer, true));
+    node.close().await.unwrap();
+    cluster.stop(1).await;
+}
+
+/// The node knows no member, so its reports reach none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_was_removed_before_a_leader_reached_it_learns_its_removal() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    let peer = cluster.members[&1].peer.clone();
+    let joined = request_join(&peer, &join_request(NOWHERE)).await.unwrap();
+    cluster.remove(joined.node).await;
+    let listener = cluster.listen().await;
+    let directory = cluster.directory(joined.node);
+    let node = Node::open(&directory, &cluster.options, joined, listener).await;
+    let node = node.unwrap();
+    let member = join_request(NOWHERE).member;
+    let removed = async {
+        tokio::select! {
+            () = node.announce(&member, std::slice::from_ref(&peer)) => {}
+            () = node.removed() => {}
+        }
+    };
+    tokio::time::timeout(PATIENCE, removed).await.unwrap();
+    assert_eq!(node.status().role, Role::Removed);
     node.close().await.unwrap();
     cluster.stop(1).await;
 }
