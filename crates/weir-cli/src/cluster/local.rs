@@ -566,7 +566,7 @@ fn wait(
     node: &LocalNode,
 ) -> anyhow::Result<Option<NodeState>> {
     let until = Instant::now() + START_TIMEOUT;
-    let failure = || {
+    let failure = |node: &LocalNode| {
         let what = format!("node {} is not a part of the cluster", node.number);
         let log = node.log.display();
         Failure::new(ErrorCode::Unreachable, what).advise(format!("read the cause in {log}"))
@@ -574,11 +574,13 @@ fn wait(
     while !end.load(Ordering::Relaxed) {
         // Another process could answer at the port of a node that has ended.
         for started in &mut all.0 {
+            // The command waits for later nodes afterwards. Without them, this node may have no
+            // majority.
             if let Some(status) = started.check_end()
-                && started.node.number == node.number
+                && started.node.number >= node.number
             {
                 let why = format!("its process has ended ({status})");
-                return Err(failure().because(why).into());
+                return Err(failure(&started.node).because(why).into());
             }
         }
         let state = state(all, node);
@@ -587,7 +589,7 @@ fn wait(
         }
         if Instant::now() >= until {
             let why = format!("it did not start within {} s", START_TIMEOUT.as_secs());
-            return Err(failure().because(why).into());
+            return Err(failure(node).because(why).into());
         }
         std::thread::sleep(POLL_INTERVAL);
     }

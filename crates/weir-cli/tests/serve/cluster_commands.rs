@@ -248,11 +248,18 @@ fn cluster_local_fails_at_once_if_a_node_ends_during_the_start_of_another() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     drop(Cluster::start(place, 3));
-    let file = place.join("nodes/node-2.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
     // `weir serve` refuses an unknown key.
-    std::fs::write(&file, text + "colour = 1\n").unwrap();
+    let break_node = |number: u64| {
+        let file = place.join(format!("nodes/node-{number}.toml"));
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text + "colour = 1\n").unwrap();
+    };
+    break_node(2);
     let expected = ["node 2 is not a part", "its process has ended"];
+    fails(place, "cluster local --data nodes", &expected);
+    // Node 1 alone has no majority, so the wait for it would not end.
+    break_node(3);
+    let expected = ["is not a part of the cluster", "its process has ended"];
     fails(place, "cluster local --data nodes", &expected);
 }
 
