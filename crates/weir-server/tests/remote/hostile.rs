@@ -184,6 +184,35 @@ fn a_request_that_ends_its_connection_does_not_end_later_calls() {
 }
 
 #[test]
+fn a_request_that_ends_each_connection_is_sent_twice() {
+    for refused in [ErrorCode::TooLarge, ErrorCode::Internal] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("weir://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&requests);
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), |message| {
+                    let mut refusal = RefusalMessage::new(refused);
+                    refusal.fatal = true;
+                    match message {
+                        Message::Topics { .. } => {
+                            counter.fetch_add(1, Ordering::Relaxed);
+                            vec![Message::Refusal(refusal)]
+                        }
+                        _ => Vec::new(),
+                    }
+                });
+            }
+        });
+        let remote = Weir::connect(&url).unwrap();
+        assert_eq!(code(remote.topics(false)), refused);
+        assert_eq!(requests.load(Ordering::Relaxed), 2);
+    }
+}
+
+#[test]
 fn a_listener_at_position_0_starts_at_the_first_offset() {
     let starts = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&starts);

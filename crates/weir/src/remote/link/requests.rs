@@ -15,7 +15,7 @@ use weir_protocol::{Consistency, Deframer, Encoder, Message, PACKET_BYTES_MAX, P
 use weir_store::StoreError;
 
 use super::lock::{Inner, PendingWake};
-use super::{Link, OUT_BYTES_MAX, State, remote_error};
+use super::{FinalError, Link, OUT_BYTES_MAX, State, remote_error};
 use crate::clock::{Alarm, Until};
 use crate::remote::pause::BackOff;
 
@@ -42,6 +42,8 @@ pub(super) struct Inbox {
     mark: Option<u64>,
     /// Whether the connection of this request is lost.
     pub(super) lost: bool,
+    /// The refusal after which the server closed this connection, if it may be of this request.
+    refusal: Option<FinalError>,
     /// The encoded request, until it is sent.
     pub(super) unsent: Option<Vec<u8>>,
     /// The waiting task.
@@ -51,7 +53,8 @@ pub(super) struct Inbox {
 impl Link {
     /// Sends a request and waits until `until` for its response, which is one packet. Resends the
     /// request if the connection breaks, and after a pause if the server asks for one. So the
-    /// request must be safe to repeat.
+    /// request must be safe to repeat. Fails if two connections in a row end with a refusal that may
+    /// be of this request.
     pub(crate) async fn request(
         &self,
         message: &Message<'_>,
@@ -60,9 +63,14 @@ impl Link {
     ) -> Result<Vec<u8>, StoreError> {
         let mut backoff = BackOff::default();
         let mut refused = None;
+        let mut ended_connection = false;
         loop {
             let request = self.begin(message, consistency)?;
             let received = self.receive(request.tag, until).await?;
+            let refusal = match received {
+                Received::Lost => self.refusal_of(request.tag),
+                Received::Packet(_) | Received::Nothing => None,
+            };
             drop(request);
             match received {
                 Received::Packet(packet) => match backoff.of(&packet_of(&packet)?, until) {
@@ -72,7 +80,10 @@ impl Link {
                     }
                     None => return Ok(packet),
                 },
-                Received::Lost => {}
+                Received::Lost => match refusal {
+                    Some(refusal) if ended_connection => return Err(refusal.to_store_error()),
+                    refusal => ended_connection = refusal.is_some(),
+                },
                 // The earlier refusal is more precise than a timeout.
                 Received::Nothing => return refused.ok_or_else(|| self.deadline_error()),
             }
@@ -82,6 +93,12 @@ impl Link {
     /// The error for a response that did not arrive in time.
     pub(in crate::remote) fn deadline_error(&self) -> StoreError {
         self.inner.lock().deadline_error()
+    }
+
+    /// The refusal that ended the connection of a request, if it may be of this request.
+    fn refusal_of(&self, tag: u64) -> Option<FinalError> {
+        let state = self.inner.lock();
+        state.inboxes.get(&tag)?.refusal.clone()
     }
 
     /// Waits for `time`. Fails if the connection has ended for good.
@@ -254,6 +271,14 @@ impl State {
             if let Some(packet) = inbox.and_then(|inbox| inbox.unsent.take()) {
                 self.out.extend_from_slice(&packet);
             }
+        }
+    }
+
+    /// Notes a refusal that may be of any request in flight.
+    pub(super) fn refuse_requests(&mut self, refusal: &FinalError) {
+        let inboxes = self.inboxes.values_mut();
+        for inbox in inboxes.filter(|inbox| inbox.unsent.is_none()) {
+            inbox.refusal = Some(refusal.clone());
         }
     }
 

@@ -19,7 +19,7 @@ use weir_protocol::{
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Guard, PendingWake};
-use super::{Broken, Link, OUT_BYTES_MAX, State, remote_error};
+use super::{Broken, FinalError, Link, OUT_BYTES_MAX, State, remote_error};
 use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, pause_after_refusal, random_fraction};
 use crate::reply::{check_cancelled, next_check};
 
@@ -310,8 +310,12 @@ impl State {
             self.fail_open(|| remote_error(code, text));
             self.number_unknown = true;
         }
-        self.next_address
-            .get_or_insert_with(|| Broken::Again(text.to_owned()));
+        let refusal = FinalError {
+            code,
+            text: text.to_owned(),
+        };
+        self.refuse_requests(&refusal);
+        self.next_address.get_or_insert(Broken::Again(refusal.text));
     }
 
     /// Fails the oldest calls, until `items` intentions are covered.
