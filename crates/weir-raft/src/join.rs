@@ -61,7 +61,7 @@ pub async fn join(
 /// As [`join`], with TLS.
 ///
 /// # Errors
-/// As for [`join`]. A rejected certificate fails at once.
+/// As for [`join`]. With an empty directory, a rejected certificate fails at once.
 pub async fn join_by(
     members: &[String],
     request: &JoinRequest,
@@ -107,7 +107,11 @@ pub async fn join_by(
                     leader_peer = Some(peer);
                     break;
                 }
-                Ok(Err(JoinFailure::Refused(text))) => return Err(NodeError::Refused(text)),
+                // The peer of a node may just be ending, or get another certificate.
+                Ok(Err(JoinFailure::Denied(text))) if known.is_some() => failure = text,
+                Ok(Err(JoinFailure::Refused(text) | JoinFailure::Denied(text))) => {
+                    return Err(NodeError::Refused(text));
+                }
                 Ok(Err(JoinFailure::Retry(text))) => failure = format!("{address}: {text}"),
                 Err(_) => failure = format!("{address} did not answer in time"),
             }
@@ -120,14 +124,17 @@ pub async fn join_by(
 }
 
 enum JoinFailure {
+    /// The cluster has refused the request.
     Refused(String),
+    /// A certificate was rejected, or a peer has ended the handshake.
+    Denied(String),
     Retry(String),
 }
 
 impl From<io::Error> for JoinFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::Refused(error.to_string()),
+            io::ErrorKind::PermissionDenied => Self::Denied(error.to_string()),
             _ => Self::Retry(error.to_string()),
         }
     }
@@ -152,5 +159,40 @@ async fn request_join(
         Kind::Refused => Err(JoinFailure::Refused(text())),
         Kind::Failed => Err(JoinFailure::Retry(text())),
         _ => Err(invalid("a peer answered a request to join with an unexpected frame").into()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_an_empty_directory_fails_at_once_if_a_certificate_is_rejected() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let members = [listener.local_addr().unwrap().to_string()];
+        let rejected = || io::Error::new(io::ErrorKind::PermissionDenied, "rejected");
+        let tls = PeerTls::new(move || Err(rejected()));
+        let node = NodeIdentity {
+            node: 2,
+            cluster: [5; 16],
+            incarnation: 7,
+        };
+        for known in [None, Some(node)] {
+            let request = JoinRequest {
+                known,
+                node: None,
+                member: Member::default(),
+                engine: String::new(),
+                is_synced: true,
+            };
+            let joined = join_by(&members, &request, Duration::ZERO, Some(&tls)).await;
+            let error = joined.unwrap_err();
+            assert!(error.to_string().contains("rejected"), "{error}");
+            let is_final = matches!(error, NodeError::Refused(_));
+            assert_eq!(is_final, known.is_none(), "{error}");
+        }
     }
 }

@@ -51,7 +51,7 @@ pub use weir_store::replica::NodeIdentity as NodeConfig;
 /// Time limit for the answer to a proposal. After it, callers get an unknown outcome. A leader that
 /// has lost its majority accepts proposals until it notices the loss.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a node retries to report its addresses.
+/// How long a node tries to report its addresses before it logs that it cannot.
 const MOVE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Time for a leader to reach a node that was opened.
 const REACH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -863,7 +863,7 @@ impl Node {
         }
     }
 
-    /// Reports the addresses of this node to the leader.
+    /// Reports the addresses of this node to the leader. Repeats this until a leader replies.
     async fn report_addresses(&self, member: &Member, join: &[String]) {
         let request = JoinRequest {
             known: Some(self.port.identity),
@@ -872,16 +872,22 @@ impl Node {
             engine: self.port.members.engine().to_owned(),
             is_synced: self.port.replica.is_synced(),
         };
-        let members = self.status().members.into_values();
-        let mut peers: Vec<_> = members.map(|(member, _)| member.peer).collect();
-        // The list includes the port of this node, because this node may lead.
-        peers.push(self.address.to_string());
-        peers.extend_from_slice(join);
-        let tls = self.port.tls.as_ref();
-        if let Err(error) = join_by(&peers, &request, MOVE_TIMEOUT, tls).await {
+        loop {
+            // This node may lead. Then the others name its earlier address.
+            let mut peers = vec![self.address.to_string(), member.peer.clone()];
+            let members = self.status().members.into_values();
+            peers.extend(members.map(|(member, _)| member.peer));
+            peers.extend_from_slice(join);
+            let tls = self.port.tls.as_ref();
+            let Err(error) = join_by(&peers, &request, MOVE_TIMEOUT, tls).await else {
+                return;
+            };
             // Members that the node does not know may have removed it.
             self.port.reports.record_refusal(&error.to_string());
             tracing::warn!(%error, "the cluster may not know the addresses of this node");
+            if !matches!(error, NodeError::Unreachable(_)) {
+                return;
+            }
         }
     }
 

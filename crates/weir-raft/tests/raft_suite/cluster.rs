@@ -1014,6 +1014,36 @@ async fn a_leader_reaches_a_node_at_its_new_address() {
     }
 }
 
+/// The other member names the earlier address of the leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_leader_that_has_moved_records_its_address() {
+    let mut cluster = Cluster::start(2, CLUSTER).await;
+    let first = BTreeMap::from([(2, cluster.members[&2].clone())]);
+    cluster.nodes[&2].initialize(first).await.unwrap();
+    let leads = |status: &Status| status.role == Role::Leader;
+    cluster.nodes[&2].until(leads).await.unwrap();
+    let learner = cluster.members[&1].clone();
+    cluster.nodes[&2].add_learner(1, learner).await.unwrap();
+    let term = cluster.nodes[&2].status().term;
+    cluster.stop(2).await;
+    let listener = cluster.listen().await;
+    let member = Member {
+        peer: listener.local_addr().unwrap().to_string(),
+        ..Member::default()
+    };
+    cluster.open(2, listener).await;
+    let follows = |status: &Status| status.leader == Some(2) && status.term > term;
+    cluster.nodes[&1].until(follows).await.unwrap();
+    let announced = cluster.nodes[&2].announce(&member, &[]);
+    let announced = tokio::time::timeout(PATIENCE, announced).await;
+    announced.expect("the leader records its address");
+    let known = cluster.nodes[&2].status().members;
+    assert_eq!(known[&2].0.peer, member.peer);
+    for node in [1, 2] {
+        cluster.stop(node).await;
+    }
+}
+
 /// A node was started with a wrong address, and then with its address again. Its log does not have
 /// the wrong address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
