@@ -224,7 +224,14 @@ mod tests {
     #[test]
     fn fields_of_requests_and_responses_are_readable_by_pages() {
         let has = |list: &str, name: &str| list.split(',').any(|one| one.trim() == name);
-        for name in ["ce-id", "ce-source", "ce-specversion", "ce-subject", "ce-time", "ce-type"] {
+        for name in [
+            "ce-id",
+            "ce-source",
+            "ce-specversion",
+            "ce-subject",
+            "ce-time",
+            "ce-type",
+        ] {
             assert!(has(ACCEPTED, name) && has(EXPOSED, name), "{name}");
         }
         for name in ["weir-client", "weir-key", "weir-key-b64", "weir-nonce"] {
