@@ -127,6 +127,17 @@ impl TopicQuery {
         })
     }
 
+    /// Like `next`, but distinguishes the end: a tuple with the page, or with None at the end; None if
+    /// there is no result in time.
+    #[pyo3(name = "_step")]
+    fn step_within(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<(Option<Page>,)>> {
+        let end = wait::until(Some(timeout))?;
+        Ok(self.step(py, end, Bounds::default())?.map(|step| match step {
+            WaitOutcome::Page(page) => (Some(Page::new(page)),),
+            WaitOutcome::Done => (None,),
+        }))
+    }
+
     /// The topic of a result, by the number of its source; None for a result that the query computed.
     fn topic(&self, source: Option<u32>) -> PyResult<Option<String>> {
         let Some(source) = source else {

@@ -212,6 +212,24 @@ def test_sessions_options_and_queries(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_query_that_follows_ends_at_its_limit(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+
+            async def read() -> list[bytes]:
+                pages = store.query("t", follow=True, select="$.n", limit=2)
+                return [bytes(item) async for page in pages for item in page]
+
+            reading = asyncio.create_task(read())
+            for n in range(3):
+                assert await topic.put("k", {"n": n})
+            assert await asyncio.wait_for(reading, 60) == [b"0", b"1"]
+
+    asyncio.run(run())
+
+
 def test_a_program_is_replaced_only_where_the_expected_one_is(tmp_path: Path) -> None:
     async def run() -> None:
         first, other = ((PROGRAMS / f"{name}.wasm").read_bytes() for name in ("nothing", "vanilla"))

@@ -977,6 +977,7 @@ class TopicQuery:
         """The next results, with limits of their number and, approximately, their bytes. Returns None at
         the end, or if a query that follows has no result for `timeout` seconds (None: no limit).
         """
+    def _step(self, timeout: float) -> tuple[Page | None] | None: ...
     def topic(self, source: int | None) -> str | None:
         """The topic of a result, by the number of its source; None for a result that the query
         computed.

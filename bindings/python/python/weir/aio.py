@@ -178,7 +178,7 @@ class Store:
             while (page := await _pool.run(query.next)) is not None:
                 yield page
             return
-        while (page := await _repeat_until(query.next, None)) is not None:
+        while (page := (await _repeat_until(query._step, None) or (None,))[0]) is not None:
             yield page
 
     async def session(self, client: bytes) -> Session:
