@@ -213,8 +213,19 @@ struct Reads {
 struct ReadRound {
     /// Number of reads that a round has confirmed.
     confirmed: u64,
+    /// The entry that the newest of these reads need.
+    needed: NeededEntry,
     /// A connection to a leader, with the number of that leader.
     peer: Option<(u64, Peer)>,
+}
+
+/// The entry that a node must have applied before it returns a read.
+#[derive(Clone, Copy, Default)]
+struct NeededEntry {
+    /// The index of openraft; `None` if the node had applied the entry when the round ended.
+    raft_index: Option<u64>,
+    /// The term of the leader that has named the entry.
+    term: u64,
 }
 
 fn no_leader(why: &str) -> StoreError {
@@ -670,22 +681,14 @@ impl Node {
         if self.is_removed() {
             return Err(no_leader("this node was removed from its cluster"));
         }
-        let number = self.reads.requested.fetch_add(1, Ordering::SeqCst) + 1;
         let rounds = async {
-            let mut round = self.reads.round.lock().await;
             loop {
-                if round.confirmed >= number {
+                let needed = self.confirm_leader().await;
+                let Err(error) = self.until_applied(needed).await else {
                     return;
-                }
-                // All these reads were requested before the round begins.
-                let requested = self.reads.requested.load(Ordering::SeqCst);
-                match self.confirm(&mut round).await {
-                    Ok(()) => round.confirmed = requested,
-                    Err(error) => {
-                        tracing::debug!(%error, "no leader was confirmed");
-                        tokio::time::sleep(CONFIRM_PAUSE).await;
-                    }
-                }
+                };
+                tracing::debug!(%error, "a read begins again");
+                tokio::time::sleep(CONFIRM_PAUSE).await;
             }
         };
         let confirmed = tokio::time::timeout(patience, rounds).await;
@@ -693,9 +696,32 @@ impl Node {
         confirmed.map_err(|_| no_leader(late))
     }
 
-    /// Runs one round: asks the leader for its index, and waits until this node has applied that
-    /// index.
-    async fn confirm(&self, round: &mut ReadRound) -> Result<(), NodeError> {
+    /// Waits until a round that begins after the call has confirmed a leader. The next round does
+    /// not wait for the apply of the entry that this one returns.
+    async fn confirm_leader(&self) -> NeededEntry {
+        let number = self.reads.requested.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut round = self.reads.round.lock().await;
+        loop {
+            if round.confirmed >= number {
+                return round.needed;
+            }
+            // All these reads were requested before the round begins.
+            let requested = self.reads.requested.load(Ordering::SeqCst);
+            match self.confirm(&mut round).await {
+                Ok(needed) => {
+                    round.confirmed = requested;
+                    round.needed = needed;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no leader was confirmed");
+                    tokio::time::sleep(CONFIRM_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Runs one round: asks the leader for the entry that reads need.
+    async fn confirm(&self, round: &mut ReadRound) -> Result<NeededEntry, NodeError> {
         let term = self.raft.metrics().borrow_watched().current_term;
         let (leader, member) = self
             .leader()
@@ -706,10 +732,9 @@ impl Node {
             let confirmed = tokio::time::timeout(ROUND_TIMEOUT, confirmed).await;
             let confirmed = confirmed.map_err(|error| NodeError::consensus(&error))?;
             let (id, applied) = confirmed.map_err(|error| NodeError::consensus(&error))?;
-            if applied.is_some_and(|applied| applied.index >= id.index()) {
-                return Ok(());
-            }
-            return self.until_applied(id.index(), term).await;
+            let is_applied = applied.is_some_and(|applied| applied.index >= id.index());
+            let raft_index = (!is_applied).then(|| id.index());
+            return Ok(NeededEntry { raft_index, term });
         }
         let known = round.peer.take().filter(|(known, _)| *known == leader);
         let mut peer = match known {
@@ -719,16 +744,17 @@ impl Node {
         let asked = tokio::time::timeout(ROUND_TIMEOUT, peer.read_index()).await;
         let index = asked.map_err(|error| NodeError::consensus(&error))??;
         round.peer = Some((leader, peer));
-        match index.0.checked_sub(1) {
-            Some(raft_index) => self.until_applied(raft_index, term).await,
-            None => Ok(()),
-        }
+        let raft_index = index.0.checked_sub(1);
+        Ok(NeededEntry { raft_index, term })
     }
 
-    /// Waits until this node has applied an entry of openraft that a leader of this term has named.
-    /// The caller limits the time: another round would wait for a later entry. Fails after an
-    /// election, which may have removed the entry.
-    async fn until_applied(&self, raft_index: u64, term: u64) -> Result<(), NodeError> {
+    /// Waits until this node has applied the entry that a leader of this term has named. The caller
+    /// limits the time: another round would wait for a later entry. Fails after an election, which
+    /// may have removed the entry.
+    async fn until_applied(&self, needed: NeededEntry) -> Result<(), NodeError> {
+        let Some(raft_index) = needed.raft_index else {
+            return Ok(());
+        };
         loop {
             let wait = self.raft.wait(Some(ROUND_TIMEOUT));
             let applied = wait.applied_index_at_least(Some(raft_index), "a read waits");
@@ -736,7 +762,7 @@ impl Node {
                 return Ok(());
             };
             let now = self.raft.metrics().borrow_watched().current_term;
-            if now != term || error == WaitError::ShuttingDown {
+            if now != needed.term || error == WaitError::ShuttingDown {
                 return Err(NodeError::consensus(&error));
             }
         }
@@ -1193,13 +1219,20 @@ mod tests {
         let mut reading = Box::pin(node.linearize(Duration::from_mins(1)));
         let begun = tokio::time::timeout(Duration::ZERO, &mut reading).await;
         assert!(begun.is_err(), "the entry is not applied");
-        let (_second, _) = commit(&node, "second").await;
+        let (_second, later) = commit(&node, "second").await;
         let waiting = tokio::time::timeout(2 * ROUND_TIMEOUT, &mut reading).await;
         assert!(waiting.is_err(), "the entry is not applied");
-        assert!(node.repairs.gate.raise(needed.index));
-        let read = tokio::time::timeout(PROPOSAL_TIMEOUT, &mut reading).await;
-        read.unwrap().unwrap();
-        drop((reading, closed));
+        // The round of the next read does not wait for the first read.
+        let mut next = Box::pin(node.linearize(Duration::from_mins(1)));
+        let begun = tokio::time::timeout(Duration::ZERO, &mut next).await;
+        assert!(begun.is_err(), "the entry is not applied");
+        let (_third, _) = commit(&node, "third").await;
+        for (reading, needed) in [(&mut reading, needed), (&mut next, later)] {
+            assert!(node.repairs.gate.raise(needed.index));
+            let read = tokio::time::timeout(PROPOSAL_TIMEOUT, reading).await;
+            read.unwrap().unwrap();
+        }
+        drop((reading, next, closed));
         node.close().await.unwrap();
     }
 }
