@@ -33,13 +33,26 @@ impl Store {
     /// # Errors
     /// The errors of a write. After all letters, the first error of the read of a record.
     pub fn write_dead_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
+        match self.write_readable_dead_letters(topic, group)? {
+            (written, None) => Ok(written),
+            (_, Some(unread)) => Err(unread),
+        }
+    }
+
+    /// Like [`write_dead_letters`](Self::write_dead_letters). Returns the number of written letters,
+    /// and the first error of the read of a record.
+    pub(crate) fn write_readable_dead_letters(
+        &self,
+        topic: &str,
+        group: &str,
+    ) -> Result<(u64, Option<StoreError>), StoreError> {
         let mut after = 0;
         let mut written = 0;
-        let mut unread = Ok(());
+        let mut unread = None;
         loop {
             let Some((dead, created, letters)) = self.unwritten_dead_letters(topic, group, after)
             else {
-                return unread.map(|()| written);
+                return Ok((written, unread));
             };
             after = letters.last().map_or(u64::MAX, |(number, _)| *number);
             self.create_if_missing(&dead)?;
@@ -50,7 +63,7 @@ impl Store {
                 let page = match self.page_at(topic, ConsequenceOffset(letter.offset)) {
                     Ok(page) => page,
                     Err(error) => {
-                        unread = unread.and(Err(error));
+                        unread.get_or_insert(error);
                         continue;
                     }
                 };

@@ -321,7 +321,8 @@ impl Store {
     ///
     /// # Errors
     /// `TopicUnknown`, `GroupUnknown`, and the errors of a write. A verdict other than VALID is a
-    /// part of the result. An error of the write of dead letters is returned only if no record is.
+    /// part of the result. An error of the write of dead letters, and damage of a record, are
+    /// returned only if no record is. A dead letter whose record cannot be read stays unwritten.
     pub fn claim(
         &self,
         topic: &str,
@@ -334,13 +335,19 @@ impl Store {
             let reason = claimed.commit.as_ref().and_then(|commit| commit.reason);
             if reason != Some(ErrorCode::Conflict) {
                 drop(claim_guard);
-                if let Err(error) = self.write_dead_letters(topic, group) {
-                    if claimed.deliveries.is_empty() {
-                        return Err(error);
+                match self.write_readable_dead_letters(topic, group) {
+                    Ok((_, None)) => {}
+                    // With an error, damage would fail every later claim. The state of the group
+                    // counts the letters that are not written.
+                    Ok((_, Some(error))) => {
+                        tracing::warn!(%error, topic, group, "a dead letter cannot be read");
                     }
+                    Err(error) if claimed.deliveries.is_empty() => return Err(error),
                     // With an error, the member would not get the records of which it has leases.
                     // The next claim writes the letters.
-                    tracing::debug!(%error, topic, group, "dead letters were not written");
+                    Err(error) => {
+                        tracing::debug!(%error, topic, group, "dead letters were not written");
+                    }
                 }
                 return Ok(claimed);
             }
@@ -367,17 +374,20 @@ impl Store {
             through: plan.frontier,
             ..NewRecords::default()
         };
-        let fits = request.bytes_max == usize::MAX
-            || self.read_seen(topic, request.bytes_max, &mut plan, &mut new_records)?;
+        let fits = self.read_seen(topic, request.bytes_max, &mut plan, &mut new_records)?;
         if fits && plan.admits_new && plan.count < max {
-            self.find_new(
+            let found = self.find_new(
                 topic,
                 group,
                 request,
                 (max, now_ms),
                 &plan,
                 &mut new_records,
-            )?;
+            );
+            // The records before one that cannot be read are claimed.
+            if plan.again.is_empty() && new_records.offsets.is_empty() {
+                found?;
+            }
         }
         let mut claimed = Claimed {
             due_ms: plan.due_ms,
@@ -413,7 +423,8 @@ impl Store {
     }
 
     /// Reads the records that were seen before, and removes from the plan those that do not fit.
-    /// Returns whether all records fit.
+    /// Returns whether all records fit. A damaged record stays in the plan, without a page: its
+    /// lease lets the next claims request other records.
     fn read_seen(
         &self,
         topic: &str,
@@ -429,7 +440,10 @@ impl Store {
             let near = near.map(|page| page.starting(offset));
             let page = match near {
                 Some(page) if first_offset(&page)? == Some(offset) => Some(page),
-                _ => self.page_at(topic, offset)?,
+                _ => match self.page_at(topic, offset) {
+                    Err(error) if error.is_damage() => None,
+                    found => found?,
+                },
             };
             let Some(page) = page else { continue };
             if let Some(record) = page.iter().next().transpose()?
@@ -507,7 +521,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads the claimed records. Claimed records that no longer exist are marked as done.
+    /// Reads the claimed records. Claimed records that no longer exist are marked as done. Fails if
+    /// none of the others can be read.
     fn fetch(
         &self,
         topic: &str,
@@ -529,10 +544,18 @@ impl Store {
             offsets.iter().filter_map(entry).collect()
         };
         let mut missing = Vec::new();
+        let mut unread = None;
         for (offset, attempts) in leased {
-            let page = match pages.get(&offset) {
-                Some(page) => Some(page.clone()),
-                None => self.page_at(topic, ConsequenceOffset(offset))?,
+            let found = match pages.get(&offset) {
+                Some(page) => Ok(Some(page.clone())),
+                None => self.page_at(topic, ConsequenceOffset(offset)),
+            };
+            let page = match found {
+                Ok(page) => page,
+                Err(error) => {
+                    unread.get_or_insert(error);
+                    continue;
+                }
             };
             let Some(page) = page else {
                 missing.push(offset);
@@ -549,7 +572,14 @@ impl Store {
             let offsets = Offsets::Plain(&missing);
             self.group_step(topic, group, GroupStep::Ack { claim, offsets })?;
         }
-        Ok(())
+        match unread {
+            None => Ok(()),
+            Some(error) if claimed.deliveries.is_empty() => Err(error),
+            Some(error) => {
+                tracing::warn!(%error, topic, group, "a claimed record cannot be read");
+                Ok(())
+            }
+        }
     }
 
     /// The page that starts with the record at `offset`, if the record still exists.

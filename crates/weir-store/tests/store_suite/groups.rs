@@ -14,7 +14,7 @@ use weir_core::{
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::{ClaimRequest, Claimed, OpenOptions, Store, StoreError};
 
-use crate::disks::{ENOSPC, Gate, Op, Rule};
+use crate::disks::{EMFILE, ENOSPC, Gate, Op, Rule};
 use crate::world::{create, create_with, execute, latest, open, options, put, put_many, records};
 
 /// An offset and a key.
@@ -461,6 +461,101 @@ fn a_dead_letter_whose_record_is_damaged_does_not_stop_the_others() {
     assert!(error.is_damage(), "{error}");
     assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 1);
     assert_eq!(records(&store, "dead").len(), 3, "CREATE, why, the record");
+    // An empty claim does not fail.
+    assert!(claim(&store, "t", "anna", 2).deliveries.is_empty());
+    assert_eq!(store.group("t", "g").unwrap().unwritten_dead_letters, 1);
+}
+
+/// Creates a topic with the records 2 and 3, each in its own block, and a shared group. Returns the
+/// path of the segment.
+fn two_blocks(store: &Store, disk: &SimDisk) -> String {
+    create(store, "t");
+    for key in ["first", "second"] {
+        put_many(store, "t", [(key, "value")]);
+        store.checkpoint().unwrap();
+    }
+    open_group(store, "t", GroupMode::Shared, |_| {});
+    let mut segments = disk.files().into_iter();
+    let segment = segments.find(|path| path.starts_with("topics/"));
+    segment.unwrap()
+}
+
+#[test]
+fn a_claim_returns_the_records_before_a_damaged_block() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    let segment = two_blocks(&store, &disk);
+    let end = disk.content(&segment).unwrap().len();
+    // The last byte of the second block.
+    disk.flip(&segment, end - 1, 0);
+    assert_eq!(offsets(&claim(&store, "t", "anna", 10)), [2]);
+    let request = ClaimRequest {
+        member: b"anna",
+        max: 10,
+        lease_ms: 0,
+        bytes_max: usize::MAX,
+    };
+    let error = store.claim("t", "g", &request).unwrap_err();
+    assert!(error.is_damage(), "{error}");
+}
+
+#[test]
+fn a_damaged_record_that_was_delivered_does_not_stop_the_redelivery_of_others() {
+    for bytes_max in [usize::MAX, 1 << 20] {
+        let disk = SimDisk::new();
+        let store = open(Arc::new(disk.clone()));
+        let segment = two_blocks(&store, &disk);
+        let claimed = claim(&store, "t", "anna", 10);
+        assert_eq!(offsets(&claimed), [2, 3]);
+        nack(&store, "t", &claimed, "no");
+        // A byte of the first block, after its header.
+        disk.flip(&segment, 100, 0);
+        let request = ClaimRequest {
+            member: b"anna",
+            max: 1,
+            lease_ms: 0,
+            bytes_max,
+        };
+        // The lease of the damaged record lets the next claim get the other one.
+        let error = store.claim("t", "g", &request).unwrap_err();
+        assert!(error.is_damage(), "{error}");
+        assert_eq!(offsets(&store.claim("t", "g", &request).unwrap()), [3]);
+        let claimed = store.claim("t", "g", &request).unwrap();
+        assert!(claimed.deliveries.is_empty() && claimed.due_ms.is_some());
+    }
+}
+
+#[test]
+fn a_claim_with_a_damaged_record_returns_the_others() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    let segment = two_blocks(&store, &disk);
+    let claimed = claim(&store, "t", "anna", 10);
+    nack(&store, "t", &claimed, "no");
+    disk.flip(&segment, 100, 0);
+    assert_eq!(offsets(&claim(&store, "t", "anna", 10)), [3]);
+}
+
+#[test]
+fn a_claim_whose_records_cannot_be_read_now_leases_none() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    two_blocks(&store, &disk);
+    let claimed = claim(&store, "t", "anna", 10);
+    nack(&store, "t", &claimed, "no");
+    gate.rule(Op::Read, "topics/", Rule::Fail(EMFILE));
+    let request = ClaimRequest {
+        member: b"anna",
+        max: 10,
+        lease_ms: 0,
+        bytes_max: usize::MAX,
+    };
+    assert!(store.claim("t", "g", &request).is_err());
+    gate.release();
+    let info = store.group("t", "g").unwrap();
+    assert_eq!((info.leased, info.redeliveries), (0, 0));
+    assert_eq!(offsets(&claim(&store, "t", "anna", 10)), [2, 3]);
 }
 
 #[test]
