@@ -98,6 +98,26 @@ fn a_restart_keeps_all_properties_of_a_stream() {
 }
 
 #[test]
+fn a_repeated_write_reports_the_end_of_the_stream_only_if_it_is_closed() {
+    let world = world();
+    world.create("a", TEXT, "");
+    assert_eq!(world.append("a", &producer("p", 0, 0), "one"), 200);
+    let close = |seq| {
+        let fields = format!("{}\nStream-Closed: true", producer("p", 0, seq));
+        world.ask("POST /ds/a", &fields, b"")
+    };
+    let reply = close(0);
+    assert_eq!((reply.status, reply.get("stream-closed")), (204, None));
+    assert_eq!(world.append("a", &producer("p", 0, 1), "two"), 200);
+    for _ in 0..2 {
+        let reply = close(2);
+        let closed = reply.get("stream-closed");
+        assert_eq!((reply.status, closed), (204, Some("true")));
+    }
+    assert_eq!(world.data("a"), "onetwo");
+}
+
+#[test]
 fn a_restart_keeps_producers_and_their_order() {
     let world = with(&[]);
     world.create("a", TEXT, "");

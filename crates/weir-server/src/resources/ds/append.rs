@@ -230,10 +230,11 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
 }
 
 /// Checks against the current state of the store whether a write is allowed. Returns the response
-/// if no write is needed.
+/// if no write is needed. `is_closed` was read after `producer`.
 fn decide(
     request: &AppendRequest,
     view: &View,
+    is_closed: bool,
     body: &[u8],
     producer: &ReadRecord<State>,
     order: &ReadRecord<Vec<u8>>,
@@ -244,7 +245,8 @@ fn decide(
         .map(|writer| (writer, writer.sequence_after(producer.value)));
     match sequence {
         Some((_, Sequence::Repeated(last))) => {
-            return Ok(Some(answer(request, view, 204, view.tail, Some(last))));
+            // The repeated write may have no end, even if this request has one.
+            return Ok(Some(answer(is_closed, 204, view.tail, Some(last))));
         }
         Some((writer, sequence @ Sequence::Stale(_))) => return Err(writer.refuse(sequence, view)),
         _ => {}
@@ -252,7 +254,7 @@ fn decide(
     if view.closed.is_some() {
         let closes_only = request.closes && body.is_empty() && request.producer.is_none();
         if closes_only {
-            return Ok(Some(answer(request, view, 204, view.tail, None)));
+            return Ok(Some(answer(true, 204, view.tail, None)));
         }
         return Err(view.refuse(Kind::StreamClosed, ""));
     }
@@ -301,7 +303,8 @@ async fn attempt(
         Some(_) => read_record(edge, topic, ORDER, |value| Some(value.to_vec())).await?,
         None => ReadRecord::NOTHING,
     };
-    if let Some(reply) = decide(request, view, body, &producer, &order)? {
+    let is_closed = edge.shared.store.key_offset(topic, CLOSED).is_some();
+    if let Some(reply) = decide(request, view, is_closed, body, &producer, &order)? {
         return Ok(Some(reply));
     }
     if request.producer.is_some() && producer.offset.is_none() {
@@ -361,7 +364,7 @@ async fn attempt(
     } else {
         204
     };
-    let reply = answer(request, view, status, tail, state);
+    let reply = answer(request.closes, status, tail, state);
     Ok(Some(reply.number("weir-intention", commit.intention.0)))
 }
 
@@ -431,16 +434,10 @@ pub(super) fn problem_of(commit: &Commit) -> Problem {
 }
 
 /// The response to a write that was executed or was not needed.
-fn answer(
-    request: &AppendRequest,
-    view: &View,
-    status: u16,
-    tail: u64,
-    state: Option<State>,
-) -> Reply {
+fn answer(is_closed: bool, status: u16, tail: u64, state: Option<State>) -> Reply {
     let mut reply = Reply::new(status);
     reply.add("stream-next-offset", position::token(tail));
-    if request.closes || view.closed.is_some() {
+    if is_closed {
         reply.add("stream-closed", "true");
     }
     if let Some(state) = state {
