@@ -4,8 +4,9 @@
 //! Nodes that apply one log have one state. A fault of memory, disk or a program can make the state
 //! of a node differ. Such a node would return wrong reads, and could be elected leader.
 //!
-//! Invariants: a divergence that was found is reported until the state is replaced or the process
-//! ends; a state is replaced only if a majority has a different state.
+//! Invariants: a divergence that was found is reported until the state is replaced, a later
+//! comparison finds equal states, or the process ends; a state is replaced only if a majority has a
+//! different state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,6 +47,14 @@ impl Diverged {
         self.0.0.store(true, Ordering::Relaxed);
     }
 
+    /// Records that the state equals that of a leader: an ordinary snapshot has replaced it, or a
+    /// leader whose state differed does not lead any more.
+    fn set_equal(&self) {
+        if self.0.0.swap(false, Ordering::Relaxed) {
+            tracing::warn!("the state of this node equals that of the leader again");
+        }
+    }
+
     fn set_repaired(&self) {
         self.0.1.fetch_add(1, Ordering::Relaxed);
         self.0.0.store(false, Ordering::Relaxed);
@@ -82,6 +91,9 @@ pub(crate) async fn watch(
         };
         known = Some((leader, peer));
         (compared, compared_at) = (index, Instant::now());
+        if agreement == Agreement::Equal {
+            diverged.set_equal();
+        }
         if agreement == Agreement::Different {
             tracing::error!(
                 leader,
@@ -160,6 +172,7 @@ fn leader(
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use tokio::net::TcpListener;
@@ -271,6 +284,43 @@ mod tests {
         assert!(!follower.status().diverged && !leader.status().diverged);
         first.abort();
         second.abort();
+        follower.close().await.unwrap();
+        leader.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_equal_comparison_ends_a_divergence() {
+        let [(_first, leader), (_second, follower)] = pair().await;
+        let (index, digest) = leader.replica.digest_sample().unwrap();
+        let is_equal = Arc::new(AtomicBool::new(false));
+        let equal = Arc::clone(&is_equal);
+        let sample = move || {
+            let differs = !equal.load(Ordering::Relaxed);
+            Some((index, Digest(digest.0 ^ u64::from(differs))))
+        };
+        let diverged = Diverged::default();
+        // The repair fails: the gate that the port of the node checks is open.
+        let repairs = Repairs::new(Gate::default(), Arc::clone(follower.store()));
+        let task = tokio::spawn(watch(
+            sample,
+            follower.raft.clone(),
+            follower.peers.clone(),
+            diverged.clone(),
+            Arc::new(repairs),
+            Duration::ZERO,
+        ));
+        for expected in [true, false] {
+            is_equal.store(!expected, Ordering::Relaxed);
+            let changed = async {
+                while diverged.is_diverged() != expected {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let changed = tokio::time::timeout(Duration::from_mins(1), changed).await;
+            changed.unwrap();
+        }
+        assert_eq!(diverged.repairs(), 0);
+        task.abort();
         follower.close().await.unwrap();
         leader.close().await.unwrap();
     }

@@ -350,8 +350,6 @@ impl Replica {
             names.map(str::to_owned).collect()
         };
         self.install_checked(staged, snapshot)?;
-        // The samples are digests of the replaced state.
-        self.handle.engine.samples.clear();
         Ok(differing)
     }
 
@@ -370,7 +368,10 @@ impl Replica {
         })?;
         // If no error stopped the store, there is no manifest, and the staged files can be removed.
         staged.is_installing = self.handle.engine.writable().is_err();
-        installed
+        installed?;
+        // The samples are digests of the replaced state.
+        self.handle.engine.samples.clear();
+        Ok(())
     }
 
     /// Reads and checks a staged snapshot, and every block that it lists.

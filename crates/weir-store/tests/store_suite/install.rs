@@ -467,6 +467,24 @@ fn read_only_opens_return_the_result_of_an_interrupted_install() {
 }
 
 #[test]
+fn an_install_removes_the_digests_of_the_old_state() {
+    let [(_sender, shipped), (_receiver, replica)] = [310, 300].map(|puts| {
+        let (store, replica, _) = open(&SimDisk::new()).unwrap();
+        create(&store, "orders");
+        for _ in 0..puts {
+            execute(&store, &[put("orders", b"a", b"1")]);
+        }
+        store.checkpoint().unwrap();
+        (store, replica)
+    });
+    let sample = replica.digest_sample();
+    assert_eq!(sample.map(|(index, _)| index), Some(LogIndex(256)));
+    let shipped = shipped.ship().unwrap().unwrap();
+    replica.install(stage(&shipped, &replica).unwrap()).unwrap();
+    assert_eq!(replica.digest_sample(), None);
+}
+
+#[test]
 fn files_of_a_snapshot_exist_while_it_is_sent() {
     let sender = sender();
     let shipped = ship(&sender);
