@@ -38,8 +38,10 @@ use crate::wire::{self, Agreement, Hello, SnapshotHead};
 
 /// Time limit for a peer to sync the entries of a request.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for a peer to check and install a snapshot.
+/// Time limit for a peer to check and install a small snapshot.
 const INSTALL_TIMEOUT: Duration = Duration::from_mins(10);
+/// Bytes of a larger snapshot for which a peer gets another second.
+const INSTALL_BYTES_PER_SECOND: u64 = 32 << 20;
 /// The shortest time limit for a connection and a short request.
 const SHORT_TIMEOUT: Duration = Duration::from_millis(250);
 
@@ -269,8 +271,9 @@ impl Peer {
         vote: Vote,
         snapshot: StateMachineSnapshot,
     ) -> io::Result<Vec<String>> {
-        self.send_files(vote, snapshot).await?;
-        let answer = self.in_time(Kind::Restore, &[], INSTALL_TIMEOUT).await?;
+        let bytes = self.send_files(vote, snapshot).await?;
+        let time = install_time(bytes);
+        let answer = self.in_time(Kind::Restore, &[], time).await?;
         wire::decode_names(&answer)
     }
 
@@ -280,12 +283,14 @@ impl Peer {
         vote: Vote,
         snapshot: StateMachineSnapshot,
     ) -> io::Result<Vote> {
-        self.send_files(vote, snapshot).await?;
-        let answer = self.in_time(Kind::Install, &[], INSTALL_TIMEOUT).await?;
+        let bytes = self.send_files(vote, snapshot).await?;
+        let time = install_time(bytes);
+        let answer = self.in_time(Kind::Install, &[], time).await?;
         wire::decode_snapshot_answer(&answer)
     }
 
-    async fn send_files(&mut self, vote: Vote, snapshot: StateMachineSnapshot) -> io::Result<()> {
+    /// Sends all files of a snapshot, part by part. Returns their total bytes.
+    async fn send_files(&mut self, vote: Vote, snapshot: StateMachineSnapshot) -> io::Result<u64> {
         let not_own = || io::Error::other("a received snapshot cannot be sent to another node");
         let shipped = snapshot.shipped().ok_or_else(not_own)?;
         let files = shipped.files.clone();
@@ -294,12 +299,9 @@ impl Peer {
             id: shipped.id,
             files: files.clone(),
         };
-        tracing::info!(
-            peer = self.address,
-            index = shipped.id.index.0,
-            bytes = files.iter().map(|file| file.bytes).sum::<u64>(),
-            "sending a snapshot"
-        );
+        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        let index = shipped.id.index.0;
+        tracing::info!(peer = self.address, index, bytes, "sending a snapshot");
         self.in_time(
             Kind::Snapshot,
             &wire::encode_snapshot(&head),
@@ -322,7 +324,7 @@ impl Peer {
                 self.throttle(begun, LogIndex::ZERO, None).await;
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 
     async fn in_time(&mut self, kind: Kind, body: &[u8], time: Duration) -> io::Result<Bytes> {
@@ -353,6 +355,12 @@ fn peer_error(body: &[u8]) -> io::Error {
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
 fn unreachable_peer(error: io::Error) -> RPCError<Types> {
     RPCError::Unreachable(Unreachable::new(&error))
+}
+
+/// Time limit for a peer to check and install a snapshot of so many bytes. The peer reads all of
+/// them. A snapshot that is not installed in time is sent again.
+fn install_time(bytes: u64) -> Duration {
+    INSTALL_TIMEOUT + Duration::from_secs(bytes / INSTALL_BYTES_PER_SECOND)
 }
 
 fn short(option: &RPCOption) -> Duration {
@@ -465,5 +473,18 @@ impl RaftNetworkV2<Types> for Peer {
         let body = wire::encode_transfer(&request);
         let answer = self.request(Kind::Transfer, &body, short(&option)).await?;
         wire::decode_transfer_answer(&answer).map_err(unreachable_peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_gets_time_to_check_a_large_snapshot() {
+        assert_eq!(install_time(1 << 20), INSTALL_TIMEOUT);
+        // At 64 MiB/s, the check takes more than four hours.
+        assert!(install_time(1 << 40) > Duration::from_hours(4));
+        assert!(install_time(u64::MAX) > INSTALL_TIMEOUT);
     }
 }
