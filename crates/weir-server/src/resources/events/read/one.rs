@@ -228,9 +228,11 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
     let head = &call.head;
     let offset = record.offset.0;
     let letter = if record.key.is_empty() { 'o' } else { 'k' };
-    let tag = format!("\"{letter}{offset}\"");
     let is_cloud_event = call.matched.resource == Resource::Event
         && accept::names(head, "application/cloudevents+json");
+    // A cache must not return the payload for the event, or the event for the payload.
+    let suffix = if is_cloud_event { "-ce" } else { "" };
+    let tag = format!("\"{letter}{offset}{suffix}\"");
     let mut reply = Reply::new(200);
     reply.add("etag", &tag);
     reply = reply
