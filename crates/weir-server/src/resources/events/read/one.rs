@@ -12,7 +12,7 @@ use weir_core::{ConsequenceOffset, ErrorCode, Record, RecordKind};
 use weir_store::{Current, Page, Store, TopicReader};
 
 use super::position::{at_least, first, is_not_modified, no_topic, store_error};
-use crate::http::head::{FieldName, Head};
+use crate::http::head::{FieldName, Head, Method};
 use crate::http::origin::SANDBOX;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
@@ -288,7 +288,9 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
 
 /// Sets the body to the payload, or to the requested range.
 fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Reply, Problem> {
-    let applies = head.text(FieldName::IfRange).is_none_or(|text| text == tag);
+    // A range is defined for GET only (RFC 9110, 14.2).
+    let applies = head.method == Method::Get
+        && head.text(FieldName::IfRange).is_none_or(|text| text == tag);
     let range = head
         .text(FieldName::Range)
         .filter(|_| applies)
