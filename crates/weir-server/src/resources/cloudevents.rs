@@ -147,6 +147,10 @@ fn check(attributes: &Attributes) -> Result<(), Problem> {
     if attributes.get("time").is_some_and(|time| !is_time(time)) {
         return Err(Problem::bad("the attribute time is not an RFC 3339 time"));
     }
+    if attributes.contains_key("data") {
+        // In JSON, the payload has this name.
+        return Err(Problem::bad("no attribute may have the name data"));
+    }
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     match attributes
         .keys()
@@ -389,6 +393,7 @@ mod tests {
             "ce-datacontenttype: a",
             "ce-time: yesterday",
             "ce-a_b: c",
+            "ce-data: a",
             "ce-x: %zz",
             "ce-x: %ff",
         ] {
