@@ -704,8 +704,9 @@ fn never_removed(wanted: u64, nodes: &BTreeMap<u64, Member>) -> Result<u64, Chan
 }
 
 /// The remaining member with the lowest number, with a note of all removed nodes and of the nodes
-/// to remove. The note is committed before the removal, so a removed node is always noted. `None`
-/// if there is nothing to note.
+/// to remove, and the members that had the note before, without it. The note is committed before
+/// the removal, so a removed node is always noted. At the limit, the lowest numbers are omitted:
+/// these nodes were removed first. `None` if there is nothing to note.
 fn note_removal(
     leaving: &BTreeSet<u64>,
     nodes: &BTreeMap<u64, Member>,
@@ -715,16 +716,24 @@ fn note_removal(
         return None;
     }
     let mut noted = removed(nodes);
-    for node in leaving {
-        if (noted.len() as u64) < REMOVED_MAX {
-            noted.insert(*node);
-        }
+    noted.extend(leaving);
+    while noted.len() as u64 > REMOVED_MAX {
+        let first = noted.difference(leaving).next().copied();
+        let Some(first) = first else { break };
+        noted.remove(&first);
     }
-    let member = Member {
-        removed: noted.into_iter().collect(),
+    let with_note = |member: &Member, removed| Member {
+        removed,
         ..member.clone()
     };
-    Some(BTreeMap::from([(*remaining, member)]))
+    let earlier = nodes
+        .iter()
+        .filter(|(_, member)| !member.removed.is_empty());
+    let earlier = earlier.map(|(node, member)| (*node, with_note(member, Vec::new())));
+    let mut changed: BTreeMap<_, _> = earlier.collect();
+    let noted = noted.into_iter().collect();
+    changed.insert(*remaining, with_note(member, noted));
+    Some(changed)
 }
 
 /// The reason for rejecting the directory of a node that is not a member.
@@ -792,11 +801,21 @@ mod tests {
             let noted = note_removal(&[node].into(), &nodes);
             nodes.extend(noted.into_iter().flatten());
             nodes.remove(&node);
-            assert_eq!(is_noted(&nodes), node < REMOVED_MAX + 2, "{node}");
+            assert!(is_noted(&nodes), "{node}");
             let again = never_removed(node, &nodes);
             assert!(matches!(again, Err(ChangeError::Rejected(_))), "{again:?}");
             let unused = never_removed(NODE_MAX, &nodes);
             assert_eq!(unused.is_ok(), node < REMOVED_MAX + 1, "{node}");
         }
+        // The number that was removed first is not noted any more, and not free.
+        assert_eq!(removed(&nodes).first(), Some(&3));
+        assert!(never_removed(2, &nodes).is_err());
+        // One member has all notes.
+        nodes.insert(0, Member::default());
+        let noted = note_removal(&[1].into(), &nodes);
+        nodes.extend(noted.into_iter().flatten());
+        assert_eq!(nodes[&0].removed.len() as u64, REMOVED_MAX);
+        assert_eq!(nodes[&0].removed.first(), Some(&1));
+        assert!(nodes[&1].removed.is_empty());
     }
 }
