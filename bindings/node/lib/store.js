@@ -78,6 +78,9 @@ function toNative(topic, op) {
   // The native module rejects an unknown kind.
   if (names) known(op, names, op.kind)
   const { holdForGroups, program, args, compaction, ...numbers } = op.options ?? {}
+  if (op.kind === 'alter' && (program ?? args ?? undefined) !== undefined) {
+    throw new TypeError('alter has no option program or args; use replace')
+  }
   const numeric = settings(numbers)
   if (compaction !== undefined && compaction !== null) {
     const value = COMPACTIONS[compaction]

@@ -88,6 +88,7 @@ test('options that would be ignored are errors', async (t) => {
   await rejected(topic.group('other', { lease: 1 }), 'a group has no option lease')
   await rejected(group.reset({ offset: 1 }), 'a position has no option offset')
   await rejected(topic.replace('', '', { expect: 'digest' }), 'a replacement has no option expect')
+  await rejected(topic.alter({ program: '' }), 'alter has no option program or args; use replace')
   await rejected(collect(topic.keys('', { offset: 1 })), 'a scan of keys has no option offset')
   await rejected(collect(topic.latest({ timeout: 1 })), 'a read of keys has no option timeout')
   await rejected(group.claim(1, { timeout: 1 }), 'a claim has no option timeout')
