@@ -213,6 +213,41 @@ fn a_request_that_ends_each_connection_is_sent_twice() {
 }
 
 #[test]
+fn a_listener_that_ends_each_connection_is_sent_three_times() {
+    for refused in [ErrorCode::TooLarge, ErrorCode::Internal] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("weir://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&requests);
+        // Ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(stream.unwrap(), |message| {
+                    let mut refusal = RefusalMessage::new(refused);
+                    refusal.fatal = true;
+                    match message {
+                        Message::Listen(_) => {
+                            counter.fetch_add(1, Ordering::Relaxed);
+                            vec![Message::Refusal(refusal)]
+                        }
+                        _ => Vec::new(),
+                    }
+                });
+            }
+        });
+        let remote = Weir::connect(&url).unwrap();
+        let topic = remote.topic("t").unwrap();
+        let mut pages = topic.follow(ReadFrom::Start, TEST_TIMEOUT).unwrap();
+        let error = pages.next().unwrap().unwrap_err();
+        let StoreError::Remote { code, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(code, refused);
+        assert_eq!(requests.load(Ordering::Relaxed), 3);
+    }
+}
+
+#[test]
 fn a_listener_at_position_0_starts_at_the_first_offset() {
     let starts = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&starts);

@@ -18,6 +18,11 @@ const CREDIT_BYTES: u64 = 1 << 20;
 /// Records that may be in transit.
 const CREDIT_RECORDS: u64 = 1 << 20;
 
+/// Number of connections in a row that end with a refusal, before the request is answered, until the
+/// request fails with that refusal. The refusal names no request, and any other request ends at most
+/// two connections.
+const ENDED_CONNECTIONS_MAX: u32 = 3;
+
 /// Reads the records of one topic; see [`crate::TopicReader`].
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -47,6 +52,8 @@ pub(crate) struct Listener {
     refusal: Option<StoreError>,
     /// When the first call began to wait for the response that is due.
     response_due_since: Option<Instant>,
+    /// Connections that ended with a refusal since the newest packet for the request.
+    ended_connections: u32,
 }
 
 /// The result of a read.
@@ -109,6 +116,7 @@ impl Clone for Listener {
             retry_pause: None,
             refusal: None,
             response_due_since: None,
+            ended_connections: 0,
         }
     }
 }
@@ -136,6 +144,7 @@ impl Listener {
             retry_pause: None,
             refusal: None,
             response_due_since: None,
+            ended_connections: 0,
         }
     }
 
@@ -317,6 +326,24 @@ impl Listener {
         self.retry_pause.is_some()
     }
 
+    /// Ends the request, because its connection is lost. Fails if that happened
+    /// [`ENDED_CONNECTIONS_MAX`] times in a row with a refusal that may be of this request.
+    fn lost(&mut self, tag: u64) -> Result<(), StoreError> {
+        let refusal = self.remote.link.refusal_of(tag);
+        self.listening = None;
+        self.unreported_skips = 0;
+        let Some(refusal) = refusal else {
+            self.ended_connections = 0;
+            return Ok(());
+        };
+        self.ended_connections += 1;
+        if self.ended_connections < ENDED_CONNECTIONS_MAX {
+            return Ok(());
+        }
+        self.ended_connections = 0;
+        Err(refusal.to_store_error())
+    }
+
     fn start(&mut self, follow: bool) -> Result<(), StoreError> {
         self.stop();
         let message = Message::Listen(Listen {
@@ -463,12 +490,12 @@ impl Listener {
                 Received::Packet(bytes) => Bytes::from(bytes),
                 Received::Nothing => return Ok(Fetched::Nothing),
                 Received::Lost => {
-                    self.listening = None;
-                    self.unreported_skips = 0;
+                    self.lost(tag)?;
                     self.start(follow)?;
                     continue;
                 }
             };
+            self.ended_connections = 0;
             let packet = packet_of(&bytes)?;
             match packet.message {
                 Message::Records { replay, page, .. } if self.key.is_some() => {

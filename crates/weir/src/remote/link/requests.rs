@@ -96,7 +96,7 @@ impl Link {
     }
 
     /// The refusal that ended the connection of a request, if it may be of this request.
-    fn refusal_of(&self, tag: u64) -> Option<FinalError> {
+    pub(in crate::remote) fn refusal_of(&self, tag: u64) -> Option<FinalError> {
         let state = self.inner.lock();
         state.inboxes.get(&tag)?.refusal.clone()
     }
