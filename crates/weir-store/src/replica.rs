@@ -44,7 +44,7 @@ use crate::permit::ExclusivePermit;
 pub use crate::provider::{IntentionLog, LatencyClass, ProposedBatch, Waiters};
 use crate::recovery::recover;
 use crate::replay::{
-    Appended, BLANK, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload, membership_payload,
+    Appended, BLANK, Content, ENTRY_HEAD_BYTES, MEMBERSHIP, blank_payload, membership_payload,
 };
 pub use crate::ship::{ShippedSnapshot, SnapshotFile, StagedSnapshot};
 use crate::store::Store;
@@ -496,6 +496,7 @@ impl Replica {
         let started = Instant::now();
         let is_membership = matches!(entry.body, EntryBody::Membership(_));
         let (count, payload) = entry.body.into_payload();
+        let newest_topic = engine.machine.read().newest_topic();
         let outcomes = applier
             .apply_committed(index, entry.id.term, count, &payload)
             .map_err(|error| engine.poison(error))?;
@@ -503,6 +504,13 @@ impl Replica {
         let apply_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         engine.counters.apply_ns.set(apply_ns);
         applier.add_cost(&outcomes, time);
+        let has_new_topic = engine.machine.read().newest_topic() > newest_topic;
+        if has_new_topic
+            && let Ok(Content::Batch(batch)) = Content::read(&payload, index, entry.id.term, count)
+        {
+            let (queue, machine) = (&engine.queue, &engine.machine);
+            queue.report_created(machine, &batch, &outcomes);
+        }
         let mut state = self.shared.applied.lock();
         state.last = Some(entry.id);
         if is_membership {

@@ -72,20 +72,29 @@ impl Queue {
             items: pending.builder.items(),
         };
         let mut costs = applied_costs(&batch, outcomes);
-        let changed = |cost: &&mut AppliedCost<'_>| cost.change != Change::None;
-        if costs.iter_mut().any(|cost| changed(&cost)) {
-            let machine = machine.read();
-            for cost in costs.iter_mut().filter(changed) {
-                let topic = machine.topic(cost.topic);
-                let topic = topic.filter(|topic| topic.program.is_some());
-                let options = topic.and_then(|topic| topic.options);
-                cost.fuel_max = options.map(fuel_of_a_call);
-            }
-        }
+        find_fuel_max(machine, &mut costs);
         self.update_costs(&costs, pending.slow.as_ref(), fuel_of(outcomes));
         let is_costly =
             |cost: &AppliedCost<'_>| cost.change != Change::None || cost.used.most >= COSTLY_FUEL;
         costs.iter().any(is_costly)
+    }
+
+    /// Reports the topics that an entry of a log provider created. On a node that does not lead, no
+    /// caller waits for the entry, but the node must know the programs when it leads.
+    pub(crate) fn report_created(
+        &self,
+        machine: &FairRwLock<Machine>,
+        batch: &Batch<'_>,
+        outcomes: &Outcomes,
+    ) {
+        let mut costs = applied_costs(batch, outcomes);
+        costs.retain(|cost| cost.change == Change::Program);
+        for cost in &mut costs {
+            // The node that leads reports the fuel of the calls.
+            cost.used = FuelUse::default();
+        }
+        find_fuel_max(machine, &mut costs);
+        self.update_costs(&costs, None, 0);
     }
 
     /// Updates the cost model after a batch was applied. `slow` is the flow of the batch in the
@@ -109,6 +118,20 @@ impl Queue {
         }
         if let Some((flow, expected)) = slow {
             inner.slow.correct(flow, *expected, fuel);
+        }
+    }
+}
+
+/// Sets `fuel_max` of the topics whose program was changed.
+fn find_fuel_max(machine: &FairRwLock<Machine>, costs: &mut [AppliedCost<'_>]) {
+    let changed = |cost: &&mut AppliedCost<'_>| cost.change != Change::None;
+    if costs.iter_mut().any(|cost| changed(&cost)) {
+        let machine = machine.read();
+        for cost in costs.iter_mut().filter(changed) {
+            let topic = machine.topic(cost.topic);
+            let topic = topic.filter(|topic| topic.program.is_some());
+            let options = topic.and_then(|topic| topic.options);
+            cost.fuel_max = options.map(fuel_of_a_call);
         }
     }
 }

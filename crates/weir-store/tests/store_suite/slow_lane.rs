@@ -15,9 +15,11 @@ use weir_core::{
     GroupStep, Outcome, Program, ProgramHost, Refusal, Setup, TopicOptions,
 };
 use weir_store::disk::{Disk, FileDisk, SimDisk};
-use weir_store::{OpenOptions, Proposal, Store, StoreError};
+use weir_store::replica::Replica;
+use weir_store::{LogIndex, OpenOptions, Proposal, Store, StoreError};
 
 use crate::disks::{EIO, ENOSPC, Gate as DiskGate, Op, PATIENCE, Rule};
+use crate::replica::{SingleNode, append, node};
 use crate::world::{CLIENT, SplitMix, create, execute, options, put, records};
 
 /// Holds calls with the value "hold" until the test opens the gate.
@@ -674,6 +676,41 @@ fn the_estimate_before_a_call_equals_the_lane_of_the_call() {
         wait_valid(proposal);
     }
     store.close().unwrap();
+}
+
+/// Opens a node that leads if something is proposed to it.
+fn open_node(options: &OpenOptions) -> (Store, Replica) {
+    let provider = Arc::new(SingleNode::default());
+    let disk = Arc::new(SimDisk::new());
+    let opened = Store::open_node_disk(disk, options, &node(), Arc::clone(&provider) as _);
+    let (store, replica) = opened.unwrap();
+    provider.follow(&replica);
+    (store, replica)
+}
+
+#[test]
+fn a_node_that_did_not_lead_knows_which_topics_have_programs() {
+    let world = World::new();
+    let (leader, sender) = open_node(&world.options);
+    let (follower, receiver) = open_node(&world.options);
+    fill(&leader);
+    // Now without a program.
+    execute(&leader, &[Intention::new("slower", Operation::Destroy)]);
+    create(&leader, "slower");
+    let last = sender.log_state().last.unwrap().index;
+    let entries = sender.reader().read(LogIndex(1), last, usize::MAX);
+    for entry in entries.unwrap() {
+        append(&receiver, vec![entry.clone()]).unwrap();
+        receiver.apply(entry).unwrap();
+    }
+    for store in [leader, follower] {
+        let is_costly = |topic| store.is_costly(&[put(topic, b"k", b"costly")]);
+        assert_eq!(
+            ["slow", "slower", "plain"].map(is_costly),
+            [true, false, false]
+        );
+        store.close().unwrap();
+    }
 }
 
 #[test]
