@@ -92,6 +92,8 @@ fn a_module_is_returned_unchanged() {
     assert!(code.body == module, "{} bytes", code.body.len());
     let condition = format!("Accept: application/wasm\nIf-None-Match: \"{hash}\"");
     assert_eq!(ask(get, &condition, b"").status, 304);
+    let again = ask(get, &format!("If-None-Match: \"{hash}\""), b"");
+    assert_eq!((again.status, again.body), (200, description.body));
     assert_eq!(ask(get, "Accept: text/html", b"").status, 406);
     // Also by its hash, while a topic uses it.
     let by_hash = format!("GET /v1/programs/{hash}");
