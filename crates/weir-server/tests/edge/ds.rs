@@ -98,6 +98,17 @@ fn a_restart_keeps_all_properties_of_a_stream() {
 }
 
 #[test]
+fn a_refused_body_leaves_no_entry_in_the_registry() {
+    let world = world();
+    let fields = format!("{JSON}\nStream-TTL: 3600");
+    let reply = world.ask("PUT /ds/a", &fields, b"[1,");
+    assert_eq!(reply.status, 400, "{}", reply.text());
+    assert!(world.store.topic(".weir.ds").is_none());
+    world.create("a", &fields, "[1]");
+    assert_eq!(world.data("a"), "[1]");
+}
+
+#[test]
 fn a_repeated_write_reports_the_end_of_the_stream_only_if_it_is_closed() {
     let world = world();
     world.create("a", TEXT, "");

@@ -89,11 +89,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
             "the description of the stream cannot be serialized",
         )
     })?;
-    let changes = entries(edge, topic, &config, &registry::seal(&text))?;
-    registry::change(edge, changes).await?;
-    if config.expiry != Expiry::Never {
-        edge.ds.lease(topic, config.expiry);
-    }
+    register(edge, topic, (&config, &text), body).await?;
     let commit = create(edge, call, &request, (&config, &text), [&slice, body]).await;
     let Some(commit) = commit? else {
         // Another request created the stream first.
@@ -280,6 +276,26 @@ fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<
         changes.push(registry::put_expiry(topic, config.expiry, seal));
     }
     Ok(changes)
+}
+
+/// Writes the entries that the registry needs before the stream exists. A malformed body leaves no
+/// entry.
+async fn register(
+    edge: &Arc<Edge>,
+    topic: &str,
+    (config, text): (&Config, &[u8]),
+    body: &[u8],
+) -> Result<(), Problem> {
+    let changes = entries(edge, topic, config, &registry::seal(text))?;
+    if !changes.is_empty() && !body.is_empty() {
+        let json = is_json(&config.content_type);
+        drop(operations(json, body, b"", VALUE_BYTES_MAX)?);
+    }
+    registry::change(edge, changes).await?;
+    if config.expiry != Expiry::Never {
+        edge.ds.lease(topic, config.expiry);
+    }
+    Ok(())
 }
 
 /// Creates the topic and the stream in it; `None` if the stream was created meanwhile.
