@@ -216,7 +216,10 @@ impl Members {
                     removed: known.removed.clone(),
                     ..join.member.clone()
                 };
-                if *known != moved {
+                if *known == moved {
+                    // Until the commit, another leader may undo the earlier report.
+                    self.until_committed(&current).await?;
+                } else {
                     self.check_moved(join, &current).await?;
                     let moved = BTreeMap::from([(join.node, moved)]);
                     self.change(ChangeMembers::SetNodes(moved), true, &current)

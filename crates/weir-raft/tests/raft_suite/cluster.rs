@@ -981,6 +981,38 @@ async fn a_node_cannot_take_the_address_of_another_member_that_answers() {
     }
 }
 
+/// Another leader could undo the change, and the node would not report its address again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_changed_address_is_acknowledged_after_its_commit() {
+    let mut cluster = Cluster::start(2, CLUSTER).await;
+    let mut members = cluster.members.clone();
+    let proxy = Proxy::start(&members[&2].peer).await;
+    members.get_mut(&2).unwrap().peer = proxy.address.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    cluster.lead(1).await;
+    let known = cluster.nodes[&1].status().members;
+    let request = JoinRequest {
+        known: Some(NodeConfig {
+            node: 2,
+            cluster: CLUSTER,
+            incarnation: known[&2].0.incarnation,
+        }),
+        ..join_request(NOWHERE)
+    };
+    // The leader does not reach a majority. The first request ends after 5 s without a commit.
+    proxy.open.send_replace(false);
+    let leader = [known[&1].0.peer.clone()];
+    let joined = join(&leader, &request, Duration::from_secs(8)).await;
+    assert!(
+        matches!(joined, Err(NodeError::Unreachable(_))),
+        "{joined:?}"
+    );
+    for node in 1..=2 {
+        cluster.stop(node).await;
+    }
+}
+
 /// The leader has clients from before the change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_leader_reaches_a_node_at_its_new_address() {
