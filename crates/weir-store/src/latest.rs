@@ -18,7 +18,7 @@ const KEYS: usize = 1000;
 /// [`Store::latest`] returns the value that each key had when the read started. A key that changes
 /// meanwhile is omitted; its new value is among the new records. [`Store::current`] returns the
 /// value that each key has when it is read. A key that has a value during the whole read is not
-/// omitted.
+/// omitted, unless retention has removed its record.
 #[derive(Debug)]
 pub struct Latest {
     topic: String,
@@ -83,7 +83,7 @@ impl Latest {
             }
             // The list of keys may be older than the value.
             let page = if self.current {
-                store.get(&self.topic, &entry.key)?
+                store.retained_value(&self.topic, &entry.key)?
             } else {
                 store.value(&self.topic, &entry)?
             };

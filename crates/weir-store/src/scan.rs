@@ -239,6 +239,17 @@ impl Store {
         }
     }
 
+    /// As [`get`](Self::get), but returns `None` if retention has removed the record.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get), without `RecordsGone`.
+    pub fn retained_value(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
+        match self.get(topic, key) {
+            Err(StoreError::RecordsGone { .. }) => Ok(None),
+            found => found,
+        }
+    }
+
     fn order(&self, id: TopicId) -> Arc<Mutex<KeyOrder>> {
         let exists = |id| {
             let machine = self.engine.machine.read();

@@ -369,7 +369,7 @@ impl KeyLookup {
             let mut page = None;
             let block = if self.upto == u64::MAX {
                 // The value may be newer than the list of keys.
-                store.get(topic, &entry.key)?
+                store.retained_value(topic, &entry.key)?
             } else if entry.offset.0 <= self.upto {
                 store.value(topic, &entry)?
             } else {

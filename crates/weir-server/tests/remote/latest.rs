@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use weir::query::{Bounds, QueryText};
-use weir::{ErrorCode, TopicQueryOptions, TopicView, Weir, WeirError};
+use weir::{ErrorCode, TopicOptions, TopicQueryOptions, TopicView, Weir, WeirError};
 
 use crate::proxy::Proxy;
 use crate::query::{next_rows, query_text, rows, run_query};
@@ -120,6 +120,24 @@ fn each_unchanged_key_is_returned_once_wherever_the_query_resumes() {
                 deleted.unwrap().ensure_valid().unwrap();
             }
         }
+    }
+}
+
+#[test]
+fn a_key_whose_record_was_removed_is_omitted() {
+    let world = World::new();
+    let (local, remote) = (world.local(), world.connect());
+    let mut options = TopicOptions::default();
+    options.retention.records = Some(0);
+    let created = local.topic("t").unwrap().create(&options);
+    assert!(created.unwrap().is_valid());
+    fill(&local, "t", 0..4, 0);
+    assert!(world.store.retain(None).unwrap().records > 0);
+    fill(&local, "t", 5..6, 0);
+    for (weir, push_down) in [(&local, true), (&remote, true), (&remote, false)] {
+        let mut options = latest(&["t"], query_text("", "", "$.n"));
+        options.push_down = push_down;
+        assert_eq!(rows(weir, &options), ["t 5"]);
     }
 }
 

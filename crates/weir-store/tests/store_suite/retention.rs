@@ -473,6 +473,9 @@ fn a_reader_before_the_first_record_fails_or_continues_at_it() {
         .iter()
         .filter(|k| store.value("t", k).unwrap().is_some());
     assert_eq!(found.count(), 10);
+    let mut current = store.current("t", b"");
+    let values = std::iter::from_fn(|| current.next(&store).unwrap());
+    assert_eq!(values.count(), 10);
     store.close().unwrap();
     let store = open(Arc::new(disk));
     let mut late = store.read("t", ConsequenceOffset(5)).unwrap();
