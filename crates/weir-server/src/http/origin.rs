@@ -13,21 +13,22 @@ use crate::limits::PREFLIGHT_SECONDS;
 pub(crate) const SANDBOX: &str = "sandbox; default-src 'none'";
 
 /// Response fields that a page may read.
-const EXPOSED: &str = "accept-ranges, ce-dataschema, ce-id, ce-source, ce-specversion, \
-ce-subject, ce-time, ce-type, content-range, etag, link, location, preference-applied, \
-retry-after, vary, weir-client, weir-count, weir-effect, weir-first, weir-gap, weir-intention, \
-weir-key, weir-key-b64, weir-last, weir-next, weir-nonce, weir-offset, weir-reframed, \
-weir-replayed, weir-request-id, weir-time, weir-type, weir-up-to-date, producer-epoch, \
-producer-expected-seq, producer-received-seq, producer-seq, stream-closed, stream-cursor, \
-stream-expires-at, stream-next-offset, stream-sse-data-encoding, stream-ttl, stream-up-to-date";
+const EXPOSED: &str = "accept-ranges, ce-dataschema, ce-id, ce-partitionkey, ce-sequence, \
+ce-source, ce-specversion, ce-subject, ce-time, ce-type, content-range, etag, link, location, \
+preference-applied, retry-after, vary, weir-client, weir-count, weir-effect, weir-first, weir-gap, \
+weir-intention, weir-key, weir-key-b64, weir-last, weir-next, weir-nonce, weir-offset, \
+weir-reframed, weir-replayed, weir-request-id, weir-time, weir-type, weir-up-to-date, \
+producer-epoch, producer-expected-seq, producer-received-seq, producer-seq, stream-closed, \
+stream-cursor, stream-expires-at, stream-next-offset, stream-sse-data-encoding, stream-ttl, \
+stream-up-to-date";
 
 /// Request fields that a page may send.
-const ACCEPTED: &str = "accept, authorization, ce-dataschema, ce-id, ce-source, ce-specversion, \
-ce-subject, ce-time, ce-type, content-encoding, content-type, idempotency-key, if-match, \
-if-none-match, if-range, last-event-id, prefer, producer-epoch, producer-id, producer-seq, range, \
-stream-closed, stream-expires-at, stream-fork-offset, stream-fork-sub-offset, stream-forked-from, \
-stream-seq, stream-ttl, traceparent, weir-client, weir-expect, weir-key, weir-key-b64, weir-nonce, \
-weir-program-args";
+const ACCEPTED: &str = "accept, authorization, ce-dataschema, ce-id, ce-partitionkey, ce-sequence, \
+ce-source, ce-specversion, ce-subject, ce-time, ce-type, content-encoding, content-type, \
+idempotency-key, if-match, if-none-match, if-range, last-event-id, prefer, producer-epoch, \
+producer-id, producer-seq, range, stream-closed, stream-expires-at, stream-fork-offset, \
+stream-fork-sub-offset, stream-forked-from, stream-seq, stream-ttl, traceparent, weir-client, \
+weir-expect, weir-key, weir-key-b64, weir-nonce, weir-program-args";
 
 /// Checks that the client addressed the server by one of its names. This prevents DNS rebinding,
 /// where a page points its own name at this server.
@@ -226,6 +227,8 @@ mod tests {
         let has = |list: &str, name: &str| list.split(',').any(|one| one.trim() == name);
         for name in [
             "ce-id",
+            "ce-partitionkey",
+            "ce-sequence",
             "ce-source",
             "ce-specversion",
             "ce-subject",
