@@ -884,6 +884,11 @@ impl Node {
                 () = self.report_addresses(&member, join) => {}
             }
         }
+        // A node that catches up knows only members from before its join for some time.
+        let is_member = |status: &Status| status.members.contains_key(&status.node);
+        if self.until(is_member).await.is_err() {
+            return;
+        }
         if let Err(error) = self.become_voter().await {
             tracing::warn!(%error, "this node does not vote");
         }

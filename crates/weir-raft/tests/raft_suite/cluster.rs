@@ -1138,6 +1138,38 @@ async fn a_node_that_joined_with_a_wrong_address_reports_its_address() {
     cluster.stop(1).await;
 }
 
+/// After it has reported its address, the node knows only members from before its join at first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_node_that_catches_up_slowly_votes_at_last() {
+    let mut cluster = Cluster::start(1, CLUSTER).await;
+    let members = cluster.members.clone();
+    cluster.nodes[&1].initialize(members).await.unwrap();
+    cluster.create().await;
+    for nonce in 2..=1000 {
+        cluster.put(nonce).await;
+    }
+    let peer = cluster.members[&1].peer.clone();
+    let listener = cluster.listen().await;
+    let proxy = Proxy::start(&listener.local_addr().unwrap().to_string()).await;
+    proxy.open.send_replace(false);
+    let request = join_request(&proxy.address);
+    let joined = request_join(&peer, &request).await.unwrap();
+    let directory = cluster.directory(joined.node);
+    let node = Node::open(&directory, &cluster.options, joined, listener).await;
+    let node = node.unwrap();
+    let peers = [peer];
+    let mut announcing = Box::pin(node.announce(&request.member, &peers));
+    // The node waits 3 s for a leader before it reports its address.
+    let waiting = tokio::time::timeout(Duration::from_secs(4), &mut announcing).await;
+    assert!(waiting.is_err(), "no leader reaches the node");
+    proxy.open.send_replace(true);
+    let announced = tokio::time::timeout(PATIENCE, announcing).await;
+    announced.expect("the node catches up");
+    assert!(node.status().members[&joined.node].1, "the node votes");
+    node.close().await.unwrap();
+    cluster.stop(1).await;
+}
+
 /// The node knows no member, so its reports reach none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_node_that_was_removed_before_a_leader_reached_it_learns_its_removal() {
