@@ -826,12 +826,13 @@ impl Node {
         loop {
             let status = self.until(|status| !status.members.is_empty()).await?;
             match status.members.get(&status.node) {
-                Some((_, true)) => return Ok(()),
+                // Until a joint membership is committed, another leader may undo it.
+                Some((_, true)) if !status.joint => return Ok(()),
                 None => {
                     let text = format!("node {} was removed from the cluster", status.node);
                     return Err(NodeError::Refused(text));
                 }
-                Some((_, false)) => {}
+                Some(_) => {}
             }
             if status.role == Role::Ended {
                 let text = "the consensus of this node has ended";

@@ -847,6 +847,32 @@ mod tests {
         node.close().await.unwrap();
     }
 
+    /// Another leader may undo the membership, and the node must then repeat its request.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_does_not_vote_before_a_joint_membership_is_committed() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = leader(directory.path()).await;
+        let nodes = node.status().members.into_iter();
+        let mut nodes: BTreeMap<u64, Member> =
+            nodes.map(|(id, (member, _))| (id, member)).collect();
+        // A majority of these voters does not exist.
+        let unreachable = Member {
+            peer: "127.0.0.1:1".to_owned(),
+            ..Member::default()
+        };
+        nodes.insert(2, unreachable);
+        let joint = crate::types::Membership::new(vec![[1].into(), [1, 2].into()], nodes).unwrap();
+        let written = node
+            .raft
+            .append_membership(joint, openraft::EntryPayload::Blank, []);
+        let written = timeout(Duration::from_secs(1), written).await;
+        assert!(written.is_err(), "no majority");
+        assert!(node.status().joint);
+        let votes = timeout(Duration::from_secs(1), node.become_voter()).await;
+        assert!(votes.is_err(), "{votes:?}");
+        node.close().await.unwrap();
+    }
+
     /// The reply to the first request was lost.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_join_that_is_sent_again_gets_the_same_number() {
