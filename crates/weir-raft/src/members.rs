@@ -353,8 +353,12 @@ impl Members {
         let mut current = self.current();
         let is_voter = current.voters.contains(&node);
         if !current.nodes.contains_key(&node) {
+            // The reply to an earlier request may have been lost.
+            self.until_committed(&current).await?;
+            let is_noted = removed(&current.nodes).contains(&node);
+            let why = if is_noted { ": it was removed" } else { "" };
             return Err(ChangeError::Rejected(format!(
-                "node {node} is not a member"
+                "node {node} is not a member{why}"
             )));
         }
         if current.voters.len() == 1 && is_voter {

@@ -1263,6 +1263,11 @@ async fn impossible_changes_are_refused_without_effect() {
         assert!(text.contains(expected), "{text}");
     }
     assert_eq!(node.status().members.len(), 2);
+    // The reply to the first request may be lost.
+    node.remove(learner).await.unwrap();
+    let text = node.remove(learner).await.unwrap_err().to_string();
+    let expected = format!("node {learner} is not a member: it was removed");
+    assert!(text.contains(&expected), "{text}");
     cluster.put(2).await;
     cluster.stop(1).await;
 }
