@@ -131,8 +131,8 @@ impl TopicQuery {
     /// there is no result in time.
     #[pyo3(name = "_step")]
     fn step_within(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<(Option<Page>,)>> {
-        let end = wait::until(Some(timeout))?;
-        Ok(self.step(py, end, Bounds::default())?.map(|step| match step {
+        let outcome = self.step(py, wait::until(Some(timeout))?, Bounds::default())?;
+        Ok(outcome.map(|outcome| match outcome {
             WaitOutcome::Page(page) => (Some(Page::new(page)),),
             WaitOutcome::Done => (None,),
         }))
