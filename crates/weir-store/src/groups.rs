@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_core::group::{Hashes, Offsets, key_hash};
-use weir_core::limits::GROUP_LIST_MAX;
+use weir_core::limits::{GROUP_DEAD_LETTERS_MAX, GROUP_LIST_MAX};
 use weir_core::machine::groups::{EntryState, Group, KeyGate, Owner};
 use weir_core::{
     Commit, ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupName, GroupStep, Intention,
@@ -631,6 +631,9 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
         .collect();
     ready.sort_unstable();
     let attempts_max = group.setup().attempts_max;
+    // While the table of dead letters is full, records without attempts left are delivered again.
+    let unwritten = group.unwritten_dead_letters().len();
+    let mut letters_left = GROUP_DEAD_LETTERS_MAX.saturating_sub(unwritten);
     let (mut gate, mut count, mut again_keys) = (KeyGate::default(), 0, Vec::new());
     for offset in ready {
         if count >= max || again.len() >= GROUP_LIST_MAX {
@@ -641,7 +644,8 @@ fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
         };
         // A record without attempts left is requested too: only a claim makes it a dead letter. The
         // claim does not return it.
-        let is_exhausted = attempts_max > 0 && entry.attempts >= attempts_max;
+        let is_exhausted = attempts_max > 0 && entry.attempts >= attempts_max && letters_left > 0;
+        letters_left -= usize::from(is_exhausted);
         if !is_exhausted && !group.admits(&mut gate, offset, entry.key, member, now_ms) {
             continue;
         }
@@ -703,5 +707,63 @@ fn group_info(topic: &str, name: &str, group: &Group, last: ConsequenceOffset) -
         attempts_max: setup.attempts_max,
         pending_max: setup.pending_max,
         dead_letters: setup.dead_letters.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use weir_core::{GroupSetup, TopicOptions};
+
+    use super::*;
+    use crate::options::{Durability, OpenOptions};
+
+    #[test]
+    fn a_plan_has_at_most_its_maximum_while_the_table_of_dead_letters_is_full() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        let store = Store::open(directory.path(), &options).unwrap();
+        let options = &TopicOptions::default();
+        let (key, value) = (&b"k"[..], &b"v"[..]);
+        let create = [Intention::new("t", Operation::Create { options })];
+        store.propose(&create).unwrap().wait().unwrap();
+        let puts = vec![Intention::new("t", Operation::Put { key, value }); 5_002];
+        for _ in 0..2 {
+            store.propose(&puts).unwrap().wait().unwrap();
+        }
+        let run = |step: GroupStep<'_>| {
+            let commit = store.group_step("t", "g", step).unwrap();
+            assert_eq!(commit.effect, Effect::Valid);
+            commit.intention.0
+        };
+        let mut setup = GroupSetup::new(GroupMode::Shared);
+        (setup.attempts_max, setup.dead_letters) = (1, "dead");
+        run(GroupStep::Open(setup));
+        let all: Vec<u64> = (2..=10_005).collect();
+        for list in all.chunks(GROUP_LIST_MAX) {
+            let offsets = Offsets::Plain(list);
+            let claim = run(GroupStep::Claim {
+                member: b"anna",
+                lease_ms: 0,
+                seen: 0,
+                through: 0,
+                offsets,
+                keys: None,
+            });
+            run(GroupStep::Nack {
+                claim,
+                delay_ms: 0,
+                reason: "no",
+                offsets,
+            });
+        }
+        let machine = store.engine.machine.read();
+        let group = machine.group("t", "g").unwrap();
+        let unwritten = group.unwritten_dead_letters().len();
+        assert_eq!(unwritten, GROUP_DEAD_LETTERS_MAX);
+        assert_eq!(plan(group, b"anna", 1, u64::MAX).again.len(), 1);
     }
 }
