@@ -11,9 +11,9 @@ use crate::walk::Walk;
 
 /// Finds the values under `paths` in `item`, one JSON value with or without surrounding white
 /// space. Writes one entry for each path to `out`; spans count from the start of `item`. The search
-/// ends with the last requested value: only the bytes up to it on the paths are checked. For
-/// a path without a value, the search continues to the end of the object or array that could
-/// contain the value.
+/// ends after the last requested value: only the bytes up to it on the paths are checked, and the
+/// first byte after it, which must be able to follow a value. For a path without a value, the
+/// search continues to the end of the object or array that could contain the value.
 ///
 /// # Errors
 /// The item is not JSON on a path; all entries of `out` are then undefined.

@@ -75,7 +75,22 @@ impl Walk<'_> {
             }
         }
         self.wanted = self.wanted.map(|left| left - node.outputs.len());
+        if self.is_over() {
+            // The walk ends here, so no caller reads the next byte.
+            self.check_end(end, depth)?;
+        }
         Ok(end)
+    }
+
+    /// Checks the first byte after a value that ends at `at`, inside of `depth` open brackets. A
+    /// number or literal ends at any byte, for example in `1_000`.
+    fn check_end(&self, at: usize, depth: u32) -> Result<(), Fault> {
+        let at = blanks(self.bytes, at);
+        match self.bytes.get(at) {
+            Some(b',' | b'}' | b']') if depth > 0 => Ok(()),
+            None if depth == 0 => Ok(()),
+            _ => Err(unexpected(self.bytes, at)),
+        }
     }
 
     /// Whether all requested values were found, and the rest of the item is not needed.
@@ -197,8 +212,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The end of a container in which all requested values were visited. If only the values in the
-    /// item are requested, the end of the item is not needed.
+    /// The end of a container in which all requested values were visited, the last of which ends at
+    /// `at`. If only the values in the item are requested, the end of the item is not needed.
     fn skip_rest(
         &mut self,
         at: usize,
@@ -206,12 +221,20 @@ impl Walk<'_> {
         depth: u32,
         node: &Node,
     ) -> Result<usize, Fault> {
+        let at = blanks(self.bytes, at);
+        let close = if curly { b'}' } else { b']' };
+        let next = self.bytes.get(at);
+        match next {
+            Some(b',') => {}
+            Some(next) if *next == close => {}
+            Some(b'}' | b']') => return Err((ScanErrorKind::Unbalanced, at)),
+            _ => return Err(unexpected(self.bytes, at)),
+        }
         if self.wanted.is_some() && depth == 0 && node.outputs.is_empty() {
             self.wanted = Some(0);
             return Ok(at);
         }
-        let close = if curly { b'}' } else { b']' };
-        if self.bytes.get(at) == Some(&close) {
+        if next == Some(&close) {
             return Ok(at + 1);
         }
         self.pass(at, curly, self.depth_max - depth)

@@ -336,9 +336,10 @@ fn a_search_ends_after_the_last_requested_value() {
         );
     };
     ends("{\"a\":1,x", &["$.a"], &["1"]);
-    ends("{\"a\":{\"b\":[1,{\"c\":2 x", &["$.a.b[1].c"], &["2"]);
-    ends("{\"a\":1,\"b\":2 x", &["$.b", "$.a"], &["2", "1"]);
-    ends("{\"a\":1,\"b\":2 x", &["$.b", "$.b"], &["2", "2"]);
+    ends("{\"a\":{\"b\":[1,{\"c\":2 ,x", &["$.a.b[1].c"], &["2"]);
+    ends("{\"a\":1,\"b\":2,x", &["$.b", "$.a"], &["2", "1"]);
+    ends("{\"a\":1,\"b\":2} x", &["$.b", "$.b"], &["2", "2"]);
+    ends(" 1 ", &["$"], &["1"]);
     ends("[[1,2],x", &["$[0][-1]", "$[0][0]"], &["2", "1"]);
     ends("[1,2,x", &["$[1]"], &["2"]);
     // The search for a path without a value ends where the path cannot continue, at the top of the
@@ -364,6 +365,35 @@ fn a_search_ends_after_the_last_requested_value() {
         assert_eq!(found(item, &[path]), None, "{item} {path}");
     }
     assert_eq!(found("x", &[]), Some(Vec::new()));
+}
+
+/// Without a look at the next byte, each of these would have a value: 1, 0, null or a string.
+#[test]
+fn a_value_ends_before_a_comma_or_a_bracket() {
+    for value in [
+        "1_000", "012", "0x10", "1 2", "1.2.3", "1e2e3", "nulll", "true1", "\"a\"x", "[]1",
+    ] {
+        let object = format!("{{\"a\":{value},\"b\":2}}");
+        let last = format!("{{\"b\":2,\"a\":{value}}}");
+        let array = format!("[{value},2]");
+        let inner = format!("{{\"c\":{{\"a\":{value}}},\"b\":2}}");
+        for (item, paths) in [
+            (&object, &["$.a"][..]),
+            (&object, &["$.a", "$.b"]),
+            (&object, &["$.a", "$.x"]),
+            (&last, &["$.a"]),
+            (&array, &["$[0]"]),
+            (&array, &["$[-1]"]),
+            (&inner, &["$.c.a"]),
+            (&inner, &["$.c.a", "$.b"]),
+            (&inner, &["$.c.a", "$.c"]),
+            (&value.to_owned(), &["$"]),
+        ] {
+            assert_eq!(found(item, paths), None, "{item} {paths:?}");
+            let scanned = scan(item.as_bytes(), &plan(Shape::Lines, paths));
+            assert!(scanned.is_err(), "{item} {paths:?}");
+        }
+    }
 }
 
 #[test]
