@@ -153,6 +153,25 @@ fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
     Ok(values)
 }
 
+/// Splits bytes into pieces of at most `max` bytes, which is at least 1. A character of UTF-8 is not
+/// split, because a reader of server-sent events decodes each piece alone.
+fn split_between_characters(mut bytes: &[u8], max: usize) -> Vec<&[u8]> {
+    let mut pieces = Vec::new();
+    while bytes.len() > max {
+        let starts = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80);
+        // A character has at most four bytes.
+        let first = max.saturating_sub(3).max(1);
+        let end = (first..=max).rev().find(starts).unwrap_or(max);
+        let (piece, rest) = bytes.split_at(end);
+        pieces.push(piece);
+        bytes = rest;
+    }
+    if !bytes.is_empty() {
+        pieces.push(bytes);
+    }
+    pieces
+}
+
 /// Converts data to operations of a transaction. JSON gets one record for each value. Bytes get as
 /// few records as the store allows, because their boundaries have no meaning.
 pub(super) fn operations<'a>(
@@ -167,7 +186,8 @@ pub(super) fn operations<'a>(
         meta,
     };
     if !json {
-        return Ok(body.chunks(value_max.max(1)).map(put).collect());
+        let pieces = split_between_characters(body, value_max.max(1));
+        return Ok(pieces.into_iter().map(put).collect());
     }
     let values = offload::inline_by_size(body.len(), || values(body))?;
     let bytes = values.iter().map(|value| value.get().as_bytes());
@@ -453,8 +473,28 @@ fn answer(is_closed: bool, status: u16, tail: u64, state: Option<State>) -> Repl
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::{MESSAGES_MAX, values};
+    use super::{MESSAGES_MAX, split_between_characters, values};
     use crate::http::problem::Kind;
+
+    #[test]
+    fn text_is_split_between_characters() {
+        let text = "aé€\u{1f600}".repeat(10);
+        for max in 4..20 {
+            let pieces = split_between_characters(text.as_bytes(), max);
+            assert_eq!(pieces.concat(), text.as_bytes());
+            for piece in pieces {
+                assert!(piece.len() <= max && std::str::from_utf8(piece).is_ok());
+            }
+        }
+        let lengths = |bytes: &[u8], max| {
+            let pieces = split_between_characters(bytes, max);
+            pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[0x80; 10], 4), [4, 4, 2], "not UTF-8");
+        assert_eq!(lengths(b"abcd", 1), [1, 1, 1, 1]);
+        assert_eq!(lengths(b"abcd", 4), [4]);
+        assert!(lengths(b"", 4).is_empty());
+    }
 
     #[test]
     fn an_array_is_split_into_its_values() {
