@@ -116,19 +116,30 @@ impl MaintenanceHandle {
     /// Reads back the remaining blocks at a bounded rate, without the permit. Then purges the log.
     fn read_back_in_background(&self) {
         let handle = self.clone();
-        self.read_back
-            .begin(move || match handle.read_back_slowly() {
-                Ok(true) => {
-                    // If another task has the permit, a later checkpoint purges.
-                    if let Some(permit) = handle.maintenance.try_acquire()
-                        && let Err(error) = handle.purge_log(&permit)
-                    {
-                        tracing::warn!(%error, "the log was not purged");
-                    }
+        let work = move || match handle.read_back_most() {
+            Ok(true) => {
+                // If another task has the permit, a later checkpoint purges.
+                if let Some(permit) = handle.maintenance.try_acquire()
+                    && let Err(error) = handle.purge_log(&permit)
+                {
+                    tracing::warn!(%error, "the log was not purged");
                 }
-                Ok(false) => {}
-                Err(error) => tracing::warn!(%error, "the log was not purged"),
-            });
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the log was not purged"),
+        };
+        self.read_back.begin(work);
+    }
+
+    /// Reads back the remaining blocks, also those that are written meanwhile, until a purge can
+    /// read the rest. Returns `false` if it stopped before.
+    fn read_back_most(&self) -> Result<bool, StoreError> {
+        while self.read_back_slowly()? {
+            if self.unread_bytes() <= AT_ONCE_BYTES_MAX {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads back the remaining blocks. Returns `false` if it stopped before the end.

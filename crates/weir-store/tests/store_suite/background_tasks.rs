@@ -160,6 +160,14 @@ fn a_due_checkpoint_is_written_after_the_current_one() {
     assert_eq!(snapshots(), 2);
 }
 
+/// Writes records of 10 MB in all: more than a purge reads back at once.
+fn put_long(store: &Store) {
+    let value = vec![7; 900_000];
+    for _ in 0..12 {
+        execute(store, &[put("t", b"k", &value)]);
+    }
+}
+
 /// Returns the size of the log files in bytes.
 fn log_bytes(disk: &SimDisk) -> u64 {
     let paths = disk.files().into_iter();
@@ -249,10 +257,7 @@ fn the_first_purge_after_an_open_does_not_delay_other_maintenance() {
     let disk = SimDisk::new();
     let store = Store::open_disk(Arc::new(disk.clone()), &bounded).unwrap();
     create(&store, "t");
-    let value = vec![7; 900_000];
-    for _ in 0..12 {
-        execute(&store, &[put("t", b"k", &value)]);
-    }
+    put_long(&store);
     store.checkpoint().unwrap();
     store.close().unwrap();
     let gate = Gate::new(disk);
@@ -279,6 +284,33 @@ fn the_first_purge_after_an_open_does_not_delay_other_maintenance() {
     store.close().unwrap();
     let store = Store::open_disk(gate.disk(), &bounded).unwrap();
     assert_eq!((state(&store), store.digest()), (wanted, digest));
+}
+
+#[test]
+fn the_log_is_purged_although_blocks_are_written_while_others_are_read_back() {
+    let bounded = OpenOptions {
+        snapshot_log_bytes: u64::MAX,
+        log_keep_bytes: Some(0),
+        ..options()
+    };
+    let gate = Gate::new(SimDisk::new());
+    let store = Store::open_disk(gate.disk(), &bounded).unwrap();
+    create(&store, "t");
+    put_long(&store);
+    store.checkpoint().unwrap();
+    gate.rule(Op::Read, "topics/", Rule::HoldOne);
+    execute(&store, &[put("t", b"k", b"v")]);
+    // Two snapshots exist now, with segments to purge between them.
+    store.checkpoint().unwrap();
+    gate.wait_held();
+    put_long(&store);
+    store.checkpoint().unwrap();
+    gate.release();
+    let until = Instant::now() + PATIENCE;
+    while store.stats().purged_index == 0 {
+        assert!(Instant::now() < until, "the log was not purged");
+        std::thread::yield_now();
+    }
 }
 
 /// Returns a store whose background snapshot is held at the sync of its topics.
