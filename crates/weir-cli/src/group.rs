@@ -2,7 +2,7 @@
 //!
 //! The claim that created a lease identifies it, so a command can acknowledge
 //! records that an earlier command claimed. Invariant: only printed records are
-//! acknowledged.
+//! acknowledged, and if the output is a pipe, only those that its reader has read.
 
 mod options;
 
@@ -23,7 +23,7 @@ use crate::confirm::confirm;
 use crate::follower::open_now;
 use crate::output::{Cell, Field, Output, Shape, field, wide};
 use crate::place::{self, Access};
-use crate::query::check_consumer;
+use crate::query::{check_consumer, wait_until_read};
 use crate::record;
 use crate::report::{Failure, FailureContext, usage};
 use crate::write::{answer, propose_one};
@@ -630,6 +630,7 @@ pub(crate) fn tail(
             out.row(&record::row(topic, &work.record()))?;
         }
         out.flush()?;
+        wait_until_read()?;
         let lost = handle.ack(&works).failed(failed)?;
         if !lost.is_empty() {
             let failure = Failure::new(ErrorCode::NotOwner, failed());

@@ -34,7 +34,7 @@ use crate::place::{self, Access, Location};
 use crate::report::{Failure, note, usage};
 use crate::settings;
 
-pub(crate) use self::consumer::check as check_consumer;
+pub(crate) use self::consumer::{check as check_consumer, wait_until_read};
 pub(crate) use self::text::{failed as filter_failed, parse_param};
 pub(crate) use self::topics::{check_matches, check_patterns};
 

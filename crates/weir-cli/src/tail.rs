@@ -52,7 +52,8 @@ records of a command are printed after that command ends. Any number of follower
 --group needs a group of the mode `exclusive` (`weir group create TOPIC NAME mode=exclusive`). It
 creates the group if it does not exist. Use `weir group claim` to read as a member of a shared or
 keyed group. With -f in a directory, the command is a member only while it reads new records. Records
-are acknowledged after they are printed, so they can be printed again if a server ends in between.
+are acknowledged after they are printed and, if the output is a pipe, read by the other end. So up to
+100 records can be printed again, if the reader of the pipe or a server ends in between.
 
 Examples:
   weir put orders '{\"id\":1}' && weir tail orders

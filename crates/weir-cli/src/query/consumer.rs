@@ -77,7 +77,7 @@ impl Consumer {
 ///
 /// # Errors
 /// The reader has closed the pipe.
-pub(super) fn wait_until_read() -> anyhow::Result<()> {
+pub(crate) fn wait_until_read() -> anyhow::Result<()> {
     if !is_pipe() {
         return Ok(());
     }

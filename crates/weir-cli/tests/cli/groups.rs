@@ -1,6 +1,6 @@
 //! Tests group, tail --group, and the retention of topics.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -141,6 +141,28 @@ fn tail_as_a_group_prints_each_record_once() {
     let help = place.run("tail --help").ok().text();
     assert!(help.contains("needs a group of the mode `exclusive`"));
     place.run("tail orders other --group mail").code(2);
+}
+
+/// The pipe holds all records that the reader does not read.
+#[test]
+fn a_tail_acknowledges_only_the_records_that_the_reader_of_its_pipe_has_read() {
+    let place = Place::new();
+    let values: Vec<String> = (1..=300).map(|n| format!("{n}\n")).collect();
+    place.pipe("put jobs - -q", values.concat()).ok();
+    let mut command = place.weir();
+    command.args("tail jobs --group work -o raw".split(' '));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut first = [0; 4];
+    out.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"1\n2\n");
+    drop(out);
+    child.wait().unwrap();
+    let shown = || place.run("group show jobs work -o json").ok().json();
+    assert_eq!(shown()["cursor"], 0);
+    let again = place.run("tail jobs --group work -o raw").ok().text();
+    assert_eq!(again, values.concat());
+    assert_eq!(shown()["cursor"], 301);
 }
 
 #[test]
