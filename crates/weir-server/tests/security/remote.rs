@@ -1,7 +1,7 @@
 //! The library as a client of a server with TLS and identities.
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,42 @@ fn writes_and_reads_work_over_tls_with_a_token() {
     assert_eq!(records, 201);
     let denied = remote.topic("u").unwrap().put(b"k", b"v").unwrap_err();
     assert_eq!(code(&denied), ErrorCode::Forbidden);
+}
+
+/// Forwards the bytes of a connection to a server.
+fn forward(near: TcpStream, server: SocketAddr) {
+    let far = TcpStream::connect(server).unwrap();
+    let copy = |mut from: TcpStream, mut to: TcpStream| {
+        std::thread::spawn(move || {
+            drop(std::io::copy(&mut from, &mut to));
+            drop(to.shutdown(Shutdown::Both));
+        })
+    };
+    copy(near.try_clone().unwrap(), far.try_clone().unwrap());
+    copy(far, near);
+}
+
+#[test]
+fn a_client_reads_changed_certificates_after_a_failed_attempt() {
+    let world = files().start(|_| {});
+    let options = options(&world, None);
+    let earlier = Authority::new("an earlier authority");
+    world.files.write("trusted.pem", &earlier.pem);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = format!("weirs://localhost:{port}");
+    let connecting = std::thread::spawn(move || Weir::connect_with(&url, &options));
+    // The client has read the files when it connects.
+    drop(listener.accept().unwrap());
+    world.files.write("trusted.pem", &world.files.authority.pem);
+    let server = world.native;
+    // Ends with the process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            forward(stream.unwrap(), server);
+        }
+    });
+    connecting.join().unwrap().unwrap();
 }
 
 /// The files of a history contain the records of all topics.

@@ -168,7 +168,8 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// Reads the TLS files for connections to this address, once, before the first connection.
+/// Reads the TLS files for connections to this address, before the first connection and after each
+/// failed attempt.
 #[cfg(feature = "tls")]
 pub(super) fn trust(address: &Address, options: &ConnectOptions) -> Result<Trust, StoreError> {
     match address {

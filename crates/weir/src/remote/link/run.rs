@@ -236,10 +236,9 @@ fn try_next(inner: &Inner, state: &mut State) -> Result<(), (ErrorCode, String)>
     let known = || inner.configured_addresses.iter().chain(&state.nodes);
     let at = known().position(|known| *known == state.address);
     let next = known().nth(at.map_or(0, |at| at + 1));
-    match next.or(inner.configured_addresses.first()).cloned() {
-        Some(next) if next != state.address => set_address(inner, state, next),
-        _ => Ok(()),
-    }
+    let next = next.or(inner.configured_addresses.first()).cloned();
+    let next = next.unwrap_or_else(|| state.address.clone());
+    set_address(inner, state, next)
 }
 
 /// Whether the client knows an address other than the current one.
@@ -285,9 +284,15 @@ fn nodes_of(inner: &Inner, lines: &[u8]) -> Vec<Address> {
     lines.filter_map(address).take(NODES_MAX).collect()
 }
 
-/// Sets the address of the next connection.
+/// Sets the address of the next connection, and reads the TLS files again: a certificate may have
+/// been renewed.
 fn set_address(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
-    state.trust = trust(&to, &inner.options).map_err(|error| (error.code(), error.to_string()))?;
+    match trust(&to, &inner.options) {
+        Ok(trust) => state.trust = trust,
+        // A file may be about to be replaced. Its earlier content may still be valid.
+        Err(_) if state.trust.is_some() => {}
+        Err(error) => return Err((error.code(), error.to_string())),
+    }
     state.address = to;
     Ok(())
 }
