@@ -345,7 +345,7 @@ impl CommittedFile {
             file,
             store_id,
             generation: sector.map_or(0, |sector| sector.generation),
-            newest,
+            newest: newest.filter(|(index, _)| *index > LogIndex::ZERO),
         })
     }
 
@@ -375,6 +375,9 @@ impl CommittedFile {
             return Ok(());
         }
         if last == LogIndex::ZERO {
+            // The old index may name an entry of another term in the log that is written now. The
+            // next open would report damage.
+            self.save(LogIndex::ZERO, 0)?;
             self.newest = None;
             return Ok(());
         }
@@ -604,6 +607,22 @@ mod tests {
         committed.file.read_exact_at(&mut bytes, at).unwrap();
         let sector = Sector::decode(&bytes, COMMITTED_MAGIC, &id, COMMITTED).unwrap();
         assert_eq!(sector.unwrap().numbers[0], 5);
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn an_empty_log_removes_the_committed_index_also_for_the_next_open() {
+        let disk = crate::disk::SimDisk::new();
+        disk.create_dir(DIRECTORY).unwrap();
+        let id = [7; 16];
+        let mut committed = CommittedFile::open(&disk, id).unwrap();
+        committed.save(LogIndex(5), 1).unwrap();
+        committed.limit_to(LogIndex::ZERO, 0).unwrap();
+        assert_eq!(committed.newest, None);
+        assert_eq!(CommittedFile::open(&disk, id).unwrap().newest, None);
+        committed.save(LogIndex(1), 2).unwrap();
+        let newest = CommittedFile::open(&disk, id).unwrap().newest;
+        assert_eq!(newest, Some((LogIndex(1), 2)));
     }
 
     #[test]
