@@ -49,6 +49,21 @@ impl Input {
             Self::Ahead(input) => input.append(page, room),
         }
     }
+
+    /// Puts back `bytes`, the last bytes of the last read. The next read returns them again.
+    pub(super) fn put_back(self, bytes: &[u8]) -> Self {
+        match self {
+            Self::Direct(input) => {
+                let bytes = io::Cursor::new(bytes.to_vec());
+                Self::Direct(Box::new(bytes.chain(input)))
+            }
+            Self::Ahead(mut input) => {
+                // A read returns bytes of one chunk.
+                input.at = input.at.saturating_sub(bytes.len());
+                Self::Ahead(input)
+            }
+        }
+    }
 }
 
 impl Read for Input {

@@ -33,6 +33,9 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Maximum number of threads that decompress. If there are more compressed files, the thread of
 /// the query decompresses all of them.
 const DECOMPRESSION_THREADS_MAX: usize = 4;
+/// Maximum number of files that stay open before they are read. If there are more files, each file
+/// is opened again to read it.
+const OPEN_FILES_MAX: usize = 128;
 /// Maximum number of buffers that are kept for later pages.
 const SPARE_MAX: usize = 64;
 
@@ -94,6 +97,8 @@ struct Reading {
     guessed: bool,
     /// Whether the file begins with a byte order mark.
     has_byte_order_mark: bool,
+    /// Position in the file where the first page begins: after white space that was skipped.
+    start: u64,
     /// Position in the file where the next page begins.
     at: u64,
     /// Whether there is no next page.
@@ -140,6 +145,7 @@ impl<'a> Files<'a> {
             },
             guessed: false,
             has_byte_order_mark: false,
+            start: 0,
             at: 0,
             is_end: false,
             before: None,
@@ -229,12 +235,16 @@ impl<'a> Files<'a> {
 
     /// Adds the sources to the query.
     fn join(&mut self) -> anyhow::Result<()> {
+        let closes = self.readings.len() > OPEN_FILES_MAX;
         for (at, reading) in self.readings.iter_mut().enumerate() {
             let skips = self
                 .args
                 .on_bad_item
                 .is_some_and(|bad| bad != OnBadItem::Error);
             reading.open(self.args.shape.as_ref(), skips)?;
+            if closes {
+                reading.close();
+            }
             let options = SourceOptions {
                 name: reading.path.as_os_str().as_encoded_bytes().to_vec(),
                 shape: reading.shape.clone(),
@@ -275,12 +285,12 @@ impl<'a> Files<'a> {
         };
         let begin = need.continuation.as_deref().unwrap_or(b"0");
         let begin = std::str::from_utf8(begin).ok();
-        let Some(begin) = begin.and_then(|at| at.parse().ok()) else {
+        let Some(begin) = begin.and_then(|at| at.parse::<u64>().ok()) else {
             let what = format!("cannot resume in {}", reading.shown());
             let failure = Failure::new(ErrorCode::TokenCorrupt, what);
             return Err(failure.because("its position is not a number").into());
         };
-        reading.seek(begin)?;
+        reading.seek(begin.max(reading.start))?;
         let (bytes, last) = reading.page(self.pool.take(), self.page_bytes)?;
         let next = (!last).then(|| Bytes::from(reading.at.to_string()));
         let page = Bytes::from_owner(PooledPage {
@@ -448,18 +458,11 @@ impl Reading {
             Some(shape) => shape.clone(),
             None => {
                 // The first character determines the shape.
-                let mut first = [0];
-                loop {
-                    let read = input.read(&mut first);
-                    if self.failed(read)? == 0 {
-                        break others;
-                    }
-                    self.rest.push(first[0]);
-                    match first[0] {
-                        b' ' | b'\t' | b'\r' | b'\n' => {}
-                        b'[' => break Shape::Array,
-                        _ => break others,
-                    }
+                let (opened, first) = self.skip_white_space(input)?;
+                input = opened;
+                match first {
+                    Some(b'[') => Shape::Array,
+                    _ => others,
                 }
             }
         };
@@ -467,9 +470,42 @@ impl Reading {
         Ok(())
     }
 
-    /// Seeks to the beginning of a page.
+    /// Skips leading white space. Returns the first byte after it; `None` at the end of the file.
+    fn skip_white_space(&mut self, mut input: Input) -> anyhow::Result<(Input, Option<u8>)> {
+        let mut block = vec![0; PIPE_BYTES];
+        loop {
+            let count = match input.read(&mut block) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => self.failed(read)?,
+            };
+            let bytes = block.get(..count).unwrap_or_default();
+            let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+            let end = bytes.iter().position(|byte| !is_blank(byte));
+            let (blanks, rest) = bytes.split_at(end.unwrap_or(count));
+            self.advance(blanks);
+            self.start = self.at;
+            if let Some(first) = rest.first() {
+                return Ok((input.put_back(rest), Some(*first)));
+            }
+            if count == 0 {
+                return Ok((input, None));
+            }
+        }
+    }
+
+    /// Closes a file that can be opened again when it is read.
+    fn close(&mut self) {
+        let is_direct = matches!(self.input, Some(Input::Direct(_)));
+        let metadata = self.path.metadata();
+        if is_direct && !self.is_stdin() && metadata.is_ok_and(|metadata| metadata.is_file()) {
+            self.input = None;
+        }
+    }
+
+    /// Seeks to the beginning of a page. Opens the file if it was closed.
     fn seek(&mut self, at: u64) -> anyhow::Result<()> {
-        if self.at == at {
+        let is_closed = self.input.is_none() && !self.is_end;
+        if self.at == at && !is_closed {
             return Ok(());
         }
         if self.is_stdin() {
@@ -496,7 +532,7 @@ impl Reading {
     fn page(&mut self, mut page: Vec<u8>, page_bytes: usize) -> anyhow::Result<(Vec<u8>, bool)> {
         let (lines, is_stdin) = (self.shape == Shape::Lines, self.is_stdin());
         // A page after a comma of an array begins with an added bracket.
-        let extra = usize::from(self.shape == Shape::Array && self.at > 0);
+        let extra = usize::from(self.shape == Shape::Array && self.at > self.start);
         let mut cutter = (self.shape == Shape::Array).then(Cutter::default);
         let mut values = (self.shape == Shape::Values).then(ValueCutter::default);
         self.begins.push(self.at - extra as u64);

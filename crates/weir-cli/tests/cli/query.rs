@@ -185,6 +185,25 @@ fn a_checkpoint_resumes_after_the_last_result() {
     assert!(done.out.is_empty());
 }
 
+/// For example, a backup that is older than the checkpoint was restored.
+#[test]
+fn a_checkpoint_from_beyond_the_end_of_a_store_is_refused() {
+    let place = Place::new();
+    for at in ["longer", "longer", "longer", "data"] {
+        place.words(&["put", "t", "1", "-q", "--at", at]).ok();
+    }
+    let query = |at: &str| place.words(&["query", "-t", "t", "--checkpoint", "here", "--at", at]);
+    query("longer").ok();
+    let check = |at: &str| {
+        let refused = query(at).code(2);
+        assert!(refused.err.contains("(E705)"), "{}", refused.err);
+        assert!(refused.err.contains("has fewer records"), "{}", refused.err);
+    };
+    check("data");
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    check(&served.url);
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(bytes).unwrap();
@@ -1023,6 +1042,65 @@ fn a_merge_of_files_holds_two_pages_of_each() {
         ten.saturating_sub(one) < bound,
         "{ten} KiB, one file {one} KiB"
     );
+}
+
+/// The blanks have 64 MiB.
+#[test]
+fn blanks_before_the_first_item_are_not_kept_in_memory() {
+    let place = Place::new();
+    let pad = "x".repeat(480);
+    let items = (0..6000).map(|n| format!("{{\"k\":{n},\"pad\":\"{pad}\"}}\n"));
+    let items = items.collect::<String>();
+    place.write("a.txt", [vec![b'\n'; 64 << 20], items.into_bytes()].concat());
+    let peak = peak(&place, &["query", "a.txt", "-o", "raw"], 5000);
+    assert!(peak < 60 << 10, "{peak} KiB");
+}
+
+#[test]
+fn blanks_before_the_first_item_count_in_positions() {
+    let place = Place::new();
+    let blanks = "\r\n\t ".repeat(50_000);
+    place.write("a.txt", format!("{blanks}{{\"n\":2}}\n{{\"n\":1}}\n"));
+    let words = ["query", "a.txt", "--order-by", "$.n", "--sorted"];
+    for page in ["10B", "1MiB"] {
+        let done = place.words(&[&words[..], &["--page-size", page]].concat());
+        let expected = "at byte 200008 of the file, item 1";
+        assert!(done.err.contains(expected), "{page}: {}", done.err);
+    }
+    // Pages and runs of every shape that is detected, also of a file that a thread decompresses.
+    let all: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    let array = format!("{blanks}[{}]", all.join(","));
+    place.write("b", &array);
+    place.write("c.json", format!("{blanks}{}", all.join(" ")));
+    place.write("d.gz", gzip(array.as_bytes()));
+    for name in ["b", "c.json", "d.gz"] {
+        let words = ["query", name, "--page-size", "16B"];
+        assert_eq!(lines(&place, &words), all, "{name}");
+        let checkpoint = format!("{name}.at");
+        let more = ["-n", "9", "--checkpoint", &checkpoint];
+        let mut found = Vec::new();
+        for _ in 0..5 {
+            found.extend(lines(&place, &[&words[..], &more[..]].concat()));
+        }
+        assert_eq!(found, all, "{name}");
+    }
+    let done = place.pipe("query - --page-size 16B", &array).ok().text();
+    assert_eq!(done.lines().collect::<Vec<_>>(), all);
+    let done = place.pipe("query - --select count", &blanks).ok();
+    assert_eq!(done.text(), "0\n");
+}
+
+#[test]
+fn more_files_than_may_be_open_are_read_one_after_the_other() {
+    let place = Place::new();
+    for n in 0..150 {
+        place.write(&format!("{n:03}.json"), format!("\n[{n}]"));
+    }
+    place.write("150.json.gz", gzip(b"150"));
+    let done = bash(&place, "ulimit -n 64; exec weir query *.json *.gz");
+    let found = done.ok().text();
+    let expected = (0..=150).map(|n| format!("{n}\n"));
+    assert_eq!(found, expected.collect::<String>());
 }
 
 #[test]
