@@ -625,7 +625,7 @@ fn query_failure(what: String, error: &QueryError, why: String) -> anyhow::Error
             failure.advise("set `--limit`, raise `--sort-max`, or use `--sorted` if the files are sorted")
         }
         ErrorCode::TokenMismatch | ErrorCode::TokenCorrupt => {
-            failure.advise("use the options of the first run, or remove the checkpoint file")
+            failure.advise("use the data and the options of the first run, or remove the checkpoint file")
         }
         _ => failure,
     }

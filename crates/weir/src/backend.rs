@@ -336,6 +336,19 @@ impl Backend {
         }
     }
 
+    /// Whether the store gets no entries from other nodes: it is open in this process, or at a
+    /// server that is not a node of a cluster. `false` if the server does not report that.
+    pub(crate) fn is_standalone(&self) -> bool {
+        match self {
+            Self::Local(_) => true,
+            Self::Remote(remote) => {
+                let status = block_on(remote.status()).ok();
+                let server = status.and_then(|status| status.server);
+                server.is_some_and(|server| server.cluster.is_none())
+            }
+        }
+    }
+
     /// Waits until all records up to an intention can be read.
     ///
     /// # Errors

@@ -163,6 +163,25 @@ fn normalized_order(order: &str) -> &str {
     order
 }
 
+/// Waits until the store has reached the cut of a query.
+///
+/// # Errors
+/// `TokenMismatch` if a resumed query needs records that the store does not have and will not get
+/// from another node.
+fn reach(
+    backend: &Backend,
+    cut: IntentionOffset,
+    is_resumed: bool,
+    until: Option<Instant>,
+) -> Result<(), WeirError> {
+    if is_resumed && backend.applied()? < cut && backend.is_standalone() {
+        let what = "the store has fewer records than the query had read, so it is another store, \
+                    or was restored from an older backup";
+        return Err(QueryError::about(ErrorCode::TokenMismatch, what).into());
+    }
+    Ok(backend.reach(cut, until)?)
+}
+
 impl TopicQuery {
     fn new(backend: Backend, options: TopicQueryOptions) -> Result<Self, WeirError> {
         let text = completed(&options)?;
@@ -182,7 +201,7 @@ impl TopicQuery {
             (None, TopicEnd::Now) => Some(backend.applied()?),
         };
         if let Some(cut) = cut {
-            backend.reach(cut, until)?;
+            reach(&backend, cut, resumed.is_some(), until)?;
         }
         let kinds = options.kinds.iter().map(|kind| 1_u8 << *kind as u8);
         let kinds = kinds.fold(0, |all, kind| all | kind);

@@ -271,6 +271,27 @@ fn a_query_that_follows_every_topic_is_resumed() {
 }
 
 #[test]
+fn a_token_from_beyond_the_end_of_a_store_is_refused() {
+    let (longer, shorter) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let open = |dir: &tempfile::TempDir, records: u32| {
+        let weir = Weir::open(dir.path()).unwrap();
+        let topic = weir.topic("t").unwrap();
+        topic.ensure().unwrap();
+        for _ in 0..records {
+            topic.append("1").unwrap().ensure_valid().unwrap();
+        }
+        weir
+    };
+    let (longer, shorter) = (open(&longer, 3), open(&shorter, 1));
+    let mut options = TopicQueryOptions::new(["t"]);
+    options.token = Some(longer.query(options.clone()).unwrap().token().unwrap());
+    longer.query(options.clone()).unwrap();
+    let refused = shorter.query(options).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::TokenMismatch);
+    assert!(refused.to_string().contains("has fewer records"));
+}
+
+#[test]
 fn a_query_that_reads_records_can_be_interrupted_and_continues() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
