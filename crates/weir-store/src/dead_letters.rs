@@ -39,8 +39,8 @@ impl Store {
         }
     }
 
-    /// Like [`write_dead_letters`](Self::write_dead_letters). Returns the number of letters that are
-    /// now written, and the first error of the read of a record.
+    /// Like [`write_dead_letters`](Self::write_dead_letters). Returns the number of letters that
+    /// are now written, and the first error of the read of a record.
     pub(crate) fn write_readable_dead_letters(
         &self,
         topic: &str,
