@@ -292,10 +292,28 @@ impl QueryArgs {
         let mut paths = self.paths.iter().chain(&self.files);
         paths.any(|path| path.as_os_str() == "-")
     }
+
+    /// Rejects arguments that are given twice.
+    fn check_repeated(&self) -> anyhow::Result<()> {
+        let paths = self.paths.iter().chain(&self.files);
+        if paths.filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(usage("standard input can be read only once: give one `-`"));
+        }
+        let mut params = self.params.iter().enumerate();
+        let twice = params.find(|(at, (name, _))| {
+            let mut before = self.params.iter().take(*at);
+            before.any(|(known, _)| known == name)
+        });
+        match twice {
+            Some((_, (name, _))) => Err(usage(&format!("--param sets {name} more than once"))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Runs `weir query`.
 pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode> {
+    args.check_repeated()?;
     let budgets = Budgets {
         pages_ahead: 0,
         sort_bytes_max: args.sort_max.unwrap_or(Budgets::default().sort_bytes_max),

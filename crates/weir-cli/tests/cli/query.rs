@@ -989,6 +989,29 @@ fn options_of_topics_are_rejected_for_files() {
     }
 }
 
+#[test]
+fn an_input_or_a_parameter_that_is_given_twice_is_rejected() {
+    let place = files();
+    for line in ["query - -", "query - --file -"] {
+        let done = place.pipe(line, "12\n34\n").code(2);
+        assert!(
+            done.out.is_empty() && done.err.contains("only once"),
+            "{line}: {}",
+            done.err
+        );
+    }
+    let words = ["query", "a.ndjson", "--where", "$.n == param('q')"];
+    let once = ["--param", "q=1", "--param", "r=2"];
+    assert_eq!(lines(&place, &[&words[..], &once].concat()).len(), 1);
+    let twice = ["--param", "q=1", "--param", "q=2"];
+    let done = place.words(&[&words[..], &twice].concat()).code(2);
+    assert!(
+        done.err.contains("--param sets q more than once"),
+        "{}",
+        done.err
+    );
+}
+
 /// Peak memory of a query in KiB, after the first `lines` lines of its output were read.
 fn peak(place: &Place, words: &[&str], lines: usize) -> u64 {
     let mut command = place.weir();
@@ -1051,7 +1074,10 @@ fn blanks_before_the_first_item_are_not_kept_in_memory() {
     let pad = "x".repeat(480);
     let items = (0..6000).map(|n| format!("{{\"k\":{n},\"pad\":\"{pad}\"}}\n"));
     let items = items.collect::<String>();
-    place.write("a.txt", [vec![b'\n'; 64 << 20], items.into_bytes()].concat());
+    place.write(
+        "a.txt",
+        [vec![b'\n'; 64 << 20], items.into_bytes()].concat(),
+    );
     let peak = peak(&place, &["query", "a.txt", "-o", "raw"], 5000);
     assert!(peak < 60 << 10, "{peak} KiB");
 }
