@@ -265,7 +265,11 @@ fn large_payloads_are_returned_unchanged() {
     assert_eq!((part.status, part.body.as_slice()), (206, &bytes[10..20]));
     assert_eq!(part.get("content-range"), Some("bytes 10-19/900000"));
     for range in ["bytes=10-19", "bytes=900000-"] {
-        let head = world.ask("HEAD /v1/topics/t/events/2", &format!("Range: {range}"), b"");
+        let head = world.ask(
+            "HEAD /v1/topics/t/events/2",
+            &format!("Range: {range}"),
+            b"",
+        );
         let length = head.get("content-length");
         assert_eq!((head.status, length), (200, Some("900000")), "{range}");
     }

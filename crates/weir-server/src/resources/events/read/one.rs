@@ -289,8 +289,8 @@ fn payload(call: &Call, page: &Page, record: &Record<'_>) -> Result<Reply, Probl
 /// Sets the body to the payload, or to the requested range.
 fn ranged(head: &Head, tag: &str, value: &Bytes, mut reply: Reply) -> Result<Reply, Problem> {
     // A range is defined for GET only (RFC 9110, 14.2).
-    let applies = head.method == Method::Get
-        && head.text(FieldName::IfRange).is_none_or(|text| text == tag);
+    let applies =
+        head.method == Method::Get && head.text(FieldName::IfRange).is_none_or(|text| text == tag);
     let range = head
         .text(FieldName::Range)
         .filter(|_| applies)
