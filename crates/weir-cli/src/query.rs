@@ -20,7 +20,7 @@ use clap::{Args, ValueEnum};
 use weir::query::{
     BadItem, Bounds, Budgets, Explain, Level, Plan, QueryError, QueryText, ResultPage,
 };
-use weir::{ErrorCode, ReadFrom};
+use weir::{ErrorCode, ReadFrom, Weir};
 
 use self::checkpoint::Checkpoint;
 use self::consumer::Consumer;
@@ -33,6 +33,7 @@ use crate::output::{Format, Shape};
 use crate::place::{self, Access, Location};
 use crate::report::{Failure, note, usage};
 use crate::settings;
+use crate::tail::temporary;
 
 pub(crate) use self::consumer::{check as check_consumer, wait_until_read};
 pub(crate) use self::text::{failed as filter_failed, parse_param};
@@ -473,11 +474,13 @@ fn follow_directory(
     let mut token = None;
     loop {
         if let Some(weir) = opened.take() {
-            let is_served = weir.local().is_none();
-            let mut topics = Topics::over(caller, args, &weir, (text.clone(), budgets, token))?;
-            if is_served {
-                return drive(caller, args, &mut topics, printer, false);
+            if weir.local().is_none() {
+                if follow_served(caller, args, &weir, (text, budgets), &mut token, printer)? {
+                    return Ok(None);
+                }
+                continue;
             }
+            let mut topics = Topics::over(caller, args, &weir, (text.clone(), budgets, token))?;
             if let Some(why) = topics.explain().no_token {
                 let what = "cannot follow the topics of a directory with this query";
                 let failure = Failure::new(ErrorCode::NoToken, what).because(why);
@@ -501,6 +504,38 @@ fn follow_directory(
             opened = follower::open_now(caller, access)?;
         }
     }
+}
+
+/// Follows topics at the server that has the directory open. Returns `true` at the end of the
+/// query. Returns `false` if the server is lost; the query can then continue at the token.
+fn follow_served(
+    caller: &Caller,
+    args: &QueryArgs,
+    weir: &Weir,
+    (text, budgets): (&QueryText, Budgets),
+    token: &mut Option<Vec<u8>>,
+    printer: &mut Printer,
+) -> anyhow::Result<bool> {
+    let options = (text.clone(), budgets, token.clone());
+    let mut topics = match Topics::over(caller, args, weir, options) {
+        Ok(topics) => topics,
+        Err(error) if temporary(&error).is_some() => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let Err(error) = drive(caller, args, &mut topics, printer, false) else {
+        return Ok(true);
+    };
+    let Some(failure) = temporary(&error) else {
+        return Err(error);
+    };
+    note(caller.quiet, &format!("{}: retrying", failure.reason()));
+    // A query without a token cannot continue.
+    let Ok(place) = topics.position() else {
+        return Err(error);
+    };
+    printer.flush()?;
+    *token = Some(place.token);
+    Ok(false)
 }
 
 /// Prints the available results. Returns `true` if no more will follow.
@@ -550,8 +585,12 @@ fn drive(
         && let Some(why) = query.explain().no_token
     {
         let failure = Failure::new(ErrorCode::NoToken, "cannot write a checkpoint").because(why);
-        let advice = "with a checkpoint, --limit applies to each run; if the files are already sorted, \
-                      use --sorted";
+        let advice = if args.reads_stdin() {
+            "standard input cannot be read again: write it to a file, and query the file"
+        } else {
+            "with a checkpoint, --limit applies to each run; if the files are already sorted, use \
+             --sorted"
+        };
         return Err(failure.advise(advice).into());
     }
     // With a checkpoint, the limit applies to this run, not to the whole query.
@@ -600,10 +639,10 @@ fn drive(
     }
     if query.skipped() > 0 {
         let count = query.skipped();
-        note(
-            caller.quiet,
-            &format!("skipped {count} items that are not JSON"),
+        let text = format!(
+            "skipped {count} bad items: not JSON, nested too deeply, or above the steps of the filter"
         );
+        note(caller.quiet, &text);
     }
     if is_complete && left > 0 {
         let what = "the query of this checkpoint is complete; it does not include data that was added later";
@@ -642,10 +681,50 @@ fn query_failure(what: String, error: &QueryError, why: String) -> anyhow::Error
         ErrorCode::SortBudget => {
             failure.advise("set `--limit`, raise `--sort-max`, or use `--sorted` if the files are sorted")
         }
+        // No option changes these limits.
+        ErrorCode::TooDeep => failure.advise(format!(
+            "an item has at most {} levels; for lines and records, `--on-bad-item skip` skips such \
+             items",
+            Budgets::default().depth_max
+        )),
+        ErrorCode::PageTooLarge => failure.advise(format!(
+            "an item has at most {} bytes; split it, or set the shape of the file: `--shape lines`, \
+             `--shape 'member:$.items'`",
+            Budgets::default().item_bytes_max
+        )),
+        ErrorCode::GroupBudget => failure.advise(
+            "sort by the paths of `--group-by` with `--order-by`, or select fewer items with `--where`",
+        ),
+        ErrorCode::DistinctBudget => failure.advise(
+            "sort by the selected path with `--order-by`, or select fewer items with `--where`",
+        ),
         ErrorCode::TokenMismatch | ErrorCode::TokenCorrupt => {
             failure.advise("use the data and the options of the first run, or remove the checkpoint file")
         }
         _ => failure,
     }
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir::ErrorCode;
+    use weir::query::QueryError;
+
+    use super::query_failure;
+
+    #[test]
+    fn the_advice_for_a_limit_names_options_of_the_command() {
+        let check = |code: ErrorCode, advice: &str| {
+            let error = QueryError::about(code, "a limit");
+            let failure = query_failure("cannot query".to_owned(), &error, error.to_string());
+            let text = failure.to_string();
+            assert!(text.contains(advice), "{text}");
+            assert!(!text.to_lowercase().contains("raise the"), "{text}");
+        };
+        check(ErrorCode::TooDeep, "at most 512 levels");
+        check(ErrorCode::PageTooLarge, "at most 67108864 bytes");
+        check(ErrorCode::GroupBudget, "`--order-by`");
+        check(ErrorCode::DistinctBudget, "`--order-by`");
+    }
 }

@@ -531,8 +531,10 @@ impl Plan {
         for (at, name) in names.iter().enumerate() {
             if names.iter().take(at).any(|before| before == name) {
                 let name = String::from_utf8_lossy(name).into_owned();
-                return Err(QueryError::new(ErrorCode::BadOption)
-                    .with_value("two results have one name,", &name));
+                return Err(QueryError::new(ErrorCode::BadOption).with_value(
+                    "two results have one name; set another with `as NAME`:",
+                    &name,
+                ));
             }
         }
         too_many("query", "paths", self.paths.len(), weir_scan::PATHS_MAX)

@@ -327,15 +327,16 @@ impl<'a> Files<'a> {
             let failure = Failure::new(error.code(), what).because(why);
             return failure.advise(advice).into();
         }
-        if page && reading.guessed {
-            let detected = match reading.shape {
-                Shape::Array => "an array",
-                Shape::Values => "consecutive values",
-                _ => "one item per line",
+        let is_limit = matches!(error.code(), ErrorCode::TooDeep | ErrorCode::PageTooLarge);
+        if page && reading.guessed && !is_limit {
+            let (detected, other) = match reading.shape {
+                Shape::Array => ("an array", "lines"),
+                Shape::Values => ("consecutive values", "lines"),
+                _ => ("one item per line", "values"),
             };
             let advice = format!(
                 "the file was read as {detected}; if this is wrong, set its shape: \
-                 `--shape single` or `--shape 'member:$.items'`"
+                 `--shape {other}`, `--shape single` or `--shape 'member:$.items'`"
             );
             let failure = Failure::new(error.code(), what).because(why);
             return failure.advise(advice).into();
@@ -593,7 +594,9 @@ impl Reading {
                 let failure = Failure::new(ErrorCode::PageTooLarge, format!("cannot read {shown}"));
                 let what = if whole { "the file" } else { "an item" };
                 let why = format!("{what} has more than {PAGE_BYTES_MAX} bytes");
-                return Err(failure.because(why).into());
+                let advice =
+                    "split the file, or set its shape: `--shape array`, `lines` or `values`";
+                return Err(failure.because(why).advise(advice).into());
             }
             if page.len() >= wanted {
                 // The item is longer than a page.

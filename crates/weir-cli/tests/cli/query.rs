@@ -183,6 +183,9 @@ fn a_checkpoint_resumes_after_the_last_result() {
     let done = place.words(&sort).code(1);
     assert!(done.err.contains("a sort without limit"), "{}", done.err);
     assert!(done.out.is_empty());
+    let done = place.pipe("query - --checkpoint new", A).code(1);
+    let advice = "standard input cannot be read again";
+    assert!(done.err.contains(advice), "{}", done.err);
 }
 
 /// For example, a backup that is older than the checkpoint was restored.
@@ -603,6 +606,14 @@ fn errors_name_the_byte_of_the_file() {
     place.write("d.txt", "{\n\"n\":1}");
     let done = place.words(&["query", "d.txt"]);
     assert!(done.err.contains("--shape single"), "{}", done.err);
+    let done = place.pipe("query -", "[1,2]\n[3,4]\n").code(65);
+    assert!(done.err.contains("`--shape lines`"), "{}", done.err);
+    let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
+    let done = place.pipe("query -", &deep).code(65);
+    assert!(done.err.contains("at most 512 levels"), "{}", done.err);
+    let names = ["query", "a.ndjson", "--select", "$.n,$.m.n"];
+    let done = place.words(&names);
+    assert!(done.err.contains("`as NAME`"), "{}", done.err);
     let done = place.words(&["query", "a.ndjson", "--where", "$.n ="]);
     assert_eq!(done.code, 2);
     assert!(done.err.contains("at byte 4 of `where`"), "{}", done.err);
@@ -1550,6 +1561,22 @@ fn a_regular_expression_of_another_dialect_is_noted() {
         .words(&["query", "a.ndjson", "--where", &deep])
         .code(2);
     assert!(done.err.contains("more than 64 brackets"), "{}", done.err);
+}
+
+#[test]
+fn the_note_about_skipped_items_is_true_for_all_of_them() {
+    let place = Place::new();
+    let open = "{\"a\":".repeat(500);
+    place.write("a.ndjson", format!("{open}1{}\n", "}".repeat(500)));
+    let filter = "$..*..*..*..b";
+    let words = ["query", "a.ndjson", "--where", filter];
+    let done = place.words(&words);
+    assert!(done.err.contains("(E703)"), "{}", done.err);
+    let words = [&words[..], &["--on-bad-item", "skip"]].concat();
+    let done = place.words(&words).ok();
+    let expected =
+        "skipped 1 bad items: not JSON, nested too deeply, or above the steps of the filter";
+    assert!(done.err.contains(expected), "{}", done.err);
 }
 
 #[test]
