@@ -37,7 +37,7 @@ const CLOCK_BACK_MS: u64 = 1_000;
 const CONNECT_MIN: Duration = Duration::from_millis(100);
 /// Time without a response of the server of a directory. After it, a follower tries to open the
 /// directory again.
-const FOLLOWER_PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const FOLLOWER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How a command uses the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

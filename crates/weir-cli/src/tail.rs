@@ -249,7 +249,7 @@ fn directory_as_group(
 
 /// The error, if the server may answer a later attempt: it is unreachable, starts or stops, has too
 /// much work, or its cluster has no leader.
-fn temporary(error: &anyhow::Error) -> Option<&Failure> {
+pub(crate) fn temporary(error: &anyhow::Error) -> Option<&Failure> {
     error.downcast_ref::<Failure>().filter(|failure| {
         matches!(
             failure.code,

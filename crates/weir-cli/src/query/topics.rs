@@ -9,7 +9,7 @@ use weir::{
 };
 
 use super::checkpoint::Checkpoint;
-use super::{Next, QueryArgs, Run, query_failure};
+use super::{Next, QueryArgs, Run, directory, query_failure};
 use crate::caller::Caller;
 use crate::place::{self, Access};
 use crate::report::{Failure, note};
@@ -55,6 +55,9 @@ impl Topics {
         }
         if args.follow {
             options.end = TopicEnd::Follow;
+        }
+        if directory(caller, args)?.is_some() {
+            options.patience = place::FOLLOWER_PATIENCE;
         }
         match weir.query(options) {
             Ok(query) => Ok(Self(query)),

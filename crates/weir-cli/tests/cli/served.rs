@@ -663,6 +663,33 @@ fn a_bench_counts_the_requested_messages_and_reports_partial_results_when_interr
 }
 
 #[test]
+fn a_query_of_a_directory_continues_when_a_server_starts_or_ends() {
+    let place = Place::new();
+    let put = |at: &str, n: u32| {
+        let n = n.to_string();
+        let words = ["put", "t", &n, "-q", "--at", at, "--lock-wait", "60s"];
+        place.words(&words).ok();
+    };
+    put("data", 0);
+    let mut command = place.weir();
+    command.args("query -t t -f -n 7 -o raw --at data".split(' '));
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut shown = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || shown.next().unwrap().unwrap();
+    assert_eq!(next(), "0");
+    for n in [1, 3, 5] {
+        let served = Served::new(&place, ":0", &[]);
+        put(&served.url, n);
+        assert_eq!(next(), n.to_string());
+        drop(served);
+        put("data", n + 1);
+        assert_eq!(next(), (n + 1).to_string());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_tail_of_a_directory_continues_when_a_server_starts_or_ends() {
     let place = prepared();
     place.run("put t here0 --at data").ok();
