@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_scan::{Bindings, Items, OutOfSteps, Path, PatternText, Span, Value};
+use weir_scan::{Bindings, Items, OutOfSteps, Path, PatternFault, PatternText, Span, Value};
 
 use crate::buffer::Buffer;
 use crate::constant::Constant;
@@ -149,7 +149,7 @@ impl Filter {
         self.expression.paths().iter()
     }
 
-    /// Returns a note for each invalid pattern, which matches nothing.
+    /// Returns a note for each pattern that is invalid or exceeds a limit, and matches nothing.
     pub(crate) fn notes(&self) -> Vec<String> {
         let patterns = self.expression.patterns().iter().filter_map(|pattern| {
             let text: Cow<'_, str> = match pattern {
@@ -160,10 +160,11 @@ impl Filter {
                     Cow::Owned(is_string.then(|| json::text(value))?)
                 }
             };
-            let why = weir_scan::pattern_fault(&text)?;
-            Some(format!(
-                "`{text}` is not a regular expression of RFC 9485 and matches nothing: {why}"
-            ))
+            let (what, why) = match weir_scan::pattern_fault(&text)? {
+                PatternFault::Invalid(why) => ("is not a regular expression of RFC 9485", why),
+                PatternFault::TooLarge(why) => ("exceeds a limit of regular expressions", why),
+            };
+            Some(format!("`{text}` {what} and matches nothing: {why}"))
         });
         patterns.collect()
     }

@@ -289,7 +289,7 @@ impl Plan {
     }
 
     /// Returns notes about the query that are not errors: patterns of the filter that are
-    /// invalid in RFC 9485, which match nothing.
+    /// invalid in RFC 9485 or exceed a limit, and match nothing.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.filter.as_ref().map(Filter::notes).unwrap_or_default()

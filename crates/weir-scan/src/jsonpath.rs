@@ -152,10 +152,19 @@ pub enum PatternText {
     Param(Box<str>),
 }
 
-/// Explains why a text is not a regular expression of RFC 9485 (I-Regexp), with a valid
-/// alternative; `None` if it is one. An invalid pattern matches nothing.
+/// Why a pattern matches nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatternFault {
+    /// It is not a regular expression of RFC 9485 (I-Regexp): the reason, with a valid alternative.
+    Invalid(String),
+    /// It exceeds a limit: the limit.
+    TooLarge(String),
+}
+
+/// Explains why a pattern matches nothing; `None` if it is a regular expression of RFC 9485
+/// (I-Regexp) within the limits.
 #[must_use]
-pub fn pattern_fault(text: &str) -> Option<String> {
+pub fn pattern_fault(text: &str) -> Option<PatternFault> {
     regex::Regex::fault(text)
 }
 

@@ -43,8 +43,8 @@ pub use error::{
 pub use find::{find, find_each};
 pub use items::{Items, Span, Tag, Value};
 pub use jsonpath::{
-    Bindings, Filter, PatternText, Query, STEPS_MIN, STEPS_PER_BYTE, WALKS_COUNTED_MAX,
-    pattern_fault,
+    Bindings, Filter, PatternFault, PatternText, Query, STEPS_MIN, STEPS_PER_BYTE,
+    WALKS_COUNTED_MAX, pattern_fault,
 };
 pub use kernel::{Simd, build_info};
 pub use number::{Number, compare_numbers};

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use weir_scan::{
-    Bindings, Filter, Level, OutOfSteps, PathError, PathErrorKind, PatternText, Plan, Query, Shape,
-    pattern_fault, scan,
+    Bindings, Filter, Level, OutOfSteps, PathError, PathErrorKind, PatternFault, PatternText, Plan,
+    Query, Shape, pattern_fault, scan,
 };
 
 const QUERIES: &str = include_str!("../../../vectors/jsonpath/queries.txt");
@@ -378,16 +378,26 @@ fn a_pattern_outside_the_standard_has_a_reason() {
             "a{2",
             "a bracket is not closed; write `\\[`, `\\(` or `\\{` for the character",
         ),
-        ("(a{1000}){1000}", "it needs more than 4096 steps"),
     ] {
-        assert_eq!(pattern_fault(pattern).as_deref(), Some(why), "{pattern}");
+        let fault = PatternFault::Invalid(why.to_owned());
+        assert_eq!(pattern_fault(pattern), Some(fault), "{pattern}");
+    }
+    let deep = "(".repeat(65) + &")".repeat(65);
+    for (pattern, why) in [
+        ("(a{1000}){1000}", "it needs more than 4096 steps"),
+        ("a{1001}", "a number in `{n,m}` is larger than 1000"),
+        ("[a-z]{1,5000}", "a number in `{n,m}` is larger than 1000"),
+        (deep.as_str(), "it has more than 64 nested brackets"),
+    ] {
+        let fault = PatternFault::TooLarge(why.to_owned());
+        assert_eq!(pattern_fault(pattern), Some(fault), "{pattern}");
     }
     // For any text, there is a reason if and only if the text is not a pattern.
     for pattern in [
         "*", ")", "]", "a**", "{", "a{2,1}", "\\", "[]", "[b-a]", "[[a]]", "\\p{X}",
     ] {
         assert!(
-            pattern_fault(pattern).is_some_and(|why| !why.is_empty()),
+            matches!(pattern_fault(pattern), Some(PatternFault::Invalid(why)) if !why.is_empty()),
             "{pattern}"
         );
     }

@@ -1556,6 +1556,19 @@ fn a_regular_expression_of_another_dialect_is_noted() {
         .words(&["tail", "o", "--where", "search(@.s, '[')"])
         .ok();
     assert!(done.err.contains("RFC 9485"), "{}", done.err);
+    let words = [
+        "query",
+        "a.ndjson",
+        "--where",
+        "match(@.s, '[a-z]{1,5000}')",
+    ];
+    let done = place.words(&words).ok();
+    let limit = "exceeds a limit";
+    assert!(
+        done.err.contains(limit) && !done.err.contains("9485"),
+        "{}",
+        done.err
+    );
     let deep = format!("{}@.a{}", "(".repeat(65), ")".repeat(65));
     let done = place
         .words(&["query", "a.ndjson", "--where", &deep])

@@ -285,6 +285,12 @@ fn a_pattern_that_matches_nothing_is_reported() {
         [expected]
     );
     assert_eq!(notes("search(@.a, param('p'))", &[("p", "7")]), [""; 0]);
+    let expected = "`[a-z]{1,5000}` exceeds a limit of regular expressions and matches nothing: \
+                    a number in `{n,m}` is larger than 1000";
+    assert_eq!(notes("match(@.s, '[a-z]{1,5000}')", &[]), [expected]);
+    let expected = "`(a{1,100}){1,100}b` exceeds a limit of regular expressions and matches \
+                    nothing: it needs more than 4096 steps";
+    assert_eq!(notes("match(@.s, '(a{1,100}){1,100}b')", &[]), [expected]);
     assert_eq!(
         notes("search(@.a, '[') || search(@.a, '(?i)x')", &[]).len(),
         2

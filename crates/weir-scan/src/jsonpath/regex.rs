@@ -12,7 +12,7 @@
 
 mod parse;
 
-use super::unicode;
+use super::{PatternFault, unicode};
 use parse::Parser;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -137,17 +137,19 @@ impl Regex {
         Some(Self { program, small })
     }
 
-    /// Explains why the text is not an expression of RFC 9485, with a valid alternative; `None` if
-    /// it is one.
-    pub(super) fn fault(text: &str) -> Option<String> {
+    /// Explains why the text matches nothing; `None` if it is an expression within the limits.
+    pub(super) fn fault(text: &str) -> Option<PatternFault> {
         if Self::parse(text).is_some() {
             return None;
         }
         let mut parser = Parser::new(text);
-        let parsed = parser.all();
-        Some(match parsed {
-            Some(_) => format!("it needs more than {PROGRAM_MAX} steps"),
-            None => parser.fault(),
+        let is_parsed = parser.all().is_some();
+        Some(match parser.exceeded() {
+            Some(limit) => PatternFault::TooLarge(limit),
+            None if is_parsed => {
+                PatternFault::TooLarge(format!("it needs more than {PROGRAM_MAX} steps"))
+            }
+            None => PatternFault::Invalid(parser.fault()),
         })
     }
 

@@ -12,11 +12,19 @@ const NESTING_MAX: u32 = 64;
 /// Largest number in `{n,m}`.
 const REPEAT_MAX: u32 = 1000;
 
+/// A limit that stopped the parser.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    Nesting,
+    Repeat,
+}
+
 /// A position in the text of an expression.
 pub(super) struct Parser {
     rest: Vec<char>,
     at: usize,
     depth: u32,
+    limit: Option<Limit>,
 }
 
 impl Parser {
@@ -25,6 +33,7 @@ impl Parser {
             rest: text.chars().collect(),
             at: 0,
             depth: 0,
+            limit: None,
         }
     }
 
@@ -32,6 +41,14 @@ impl Parser {
     pub(super) fn all(&mut self) -> Option<Node> {
         let node = self.any()?;
         self.peek().is_none().then_some(node)
+    }
+
+    /// The limit that stopped the parser, as a text.
+    pub(super) fn exceeded(&self) -> Option<String> {
+        Some(match self.limit? {
+            Limit::Nesting => format!("it has more than {NESTING_MAX} nested brackets"),
+            Limit::Repeat => format!("a number in `{{n,m}}` is larger than {REPEAT_MAX}"),
+        })
     }
 
     /// Explains why the text is not an expression, at the position where the parser stopped.
@@ -121,6 +138,7 @@ impl Parser {
         Some(match self.next()? {
             '(' => {
                 if self.depth == NESTING_MAX {
+                    self.limit = Some(Limit::Nesting);
                     return None;
                 }
                 self.depth += 1;
@@ -183,8 +201,11 @@ impl Parser {
         while let Some(digit) = self.peek().and_then(|c| c.to_digit(10)) {
             self.at += 1;
             let value = number.unwrap_or(0) * 10 + digit;
-            number = Some(value).filter(|value| *value <= REPEAT_MAX);
-            number?;
+            if value > REPEAT_MAX {
+                self.limit = Some(Limit::Repeat);
+                return None;
+            }
+            number = Some(value);
         }
         number
     }
