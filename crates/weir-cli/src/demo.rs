@@ -37,7 +37,8 @@ use crate::output::Format;
 /// Arguments of `weir demo`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Without --keep, the demo works in a temporary directory, which it removes at the end and on Ctrl-C.
+Without --keep, the demo works in a temporary directory, which it removes at the end, on Ctrl-C and
+when its terminal is closed.
 Each step checks its result and prints a line. If a step fails, the stores are kept, and the exit code
 is 1.
 

@@ -1,6 +1,7 @@
 //! Ctrl-C: the first signal requests an orderly end, the second one ends the process at once.
 //!
-//! SIGTERM counts as Ctrl-C. A command checks [`Interrupt::is_requested`] between pieces of
+//! SIGTERM counts as Ctrl-C. SIGHUP (a closed terminal) requests an orderly end too, unless the
+//! process ignores it, as after `nohup`. A command checks [`Interrupt::is_requested`] between pieces of
 //! work and reads input through [`Interrupt::reader`], so that an idle input does not delay the
 //! end. Invariant: an interrupted command ends with the exit code of an interrupt.
 
@@ -12,13 +13,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use weir::ErrorCode;
 
 /// After this call, a write beyond the limit on file sizes (`RLIMIT_FSIZE`) fails like a write to a
 /// full disk. Without a handler, the signal ends the process.
 pub(crate) fn ignore_file_size_signal() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
+
+/// Whether this process ignores SIGHUP, as `nohup` requests. Also `true` if that is not known.
+pub(crate) fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is signal 1, SIGHUP.
+    mask.is_none_or(|mask| mask & 1 == 1)
 }
 
 /// A flag that a signal sets.
@@ -51,6 +61,12 @@ impl Interrupt {
             signal_hook::flag::register_conditional_shutdown(signal, exit, requested())?;
             signal_hook::flag::register(signal, requested())?;
             signal_hook::low_level::pipe::register(signal, self.waker.try_clone()?)?;
+        }
+        if !ignores_hangup() {
+            // When a terminal is closed, the system and the shell may each send one. So the second
+            // one does not end the process.
+            signal_hook::flag::register(SIGHUP, Arc::clone(&self.requested))?;
+            signal_hook::low_level::pipe::register(SIGHUP, self.waker.try_clone()?)?;
         }
         Ok(())
     }

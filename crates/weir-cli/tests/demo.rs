@@ -195,10 +195,16 @@ fn the_demo_pauses_on_a_terminal() {
 #[test]
 fn an_interrupt_leaves_no_files() {
     // After the named step: in the middle of a write, and while a child process writes.
-    for step in ["open", "together", "replay"] {
+    for (step, signal) in [
+        ("open", Signal::INT),
+        ("together", Signal::INT),
+        ("replay", Signal::INT),
+        ("replay", Signal::HUP),
+    ] {
         let dir = TempDir::new().unwrap();
-        let mut demo = command(env!("CARGO_BIN_EXE_weir"), dir.path());
-        demo.arg("demo")
+        // `nohup` may run this test.
+        let mut demo = command("env", dir.path());
+        demo.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir"), "demo"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut demo = demo.spawn().unwrap();
@@ -217,7 +223,7 @@ fn an_interrupt_leaves_no_files() {
         }
         // Without another process, whose start takes long on a busy machine.
         let process = Pid::from_raw(i32::try_from(demo.id()).unwrap()).unwrap();
-        kill_process(process, Signal::INT).unwrap();
+        kill_process(process, signal).unwrap();
         let rest: Vec<String> = lines.map(Result::unwrap).collect();
         let output = demo.wait_with_output().unwrap();
         let err = text(&output.stderr);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weir::{ClusterStatus, ConnectOptions, ErrorCode, MemberStatus, Weir};
 use weir_server::cluster::ClusterNode;
 use weir_server::{Address, ServerConfig};
@@ -23,6 +23,7 @@ use weir_server::{Address, ServerConfig};
 use crate::caller::Caller;
 use crate::cluster::init;
 use crate::cluster::reserve_port::reserve_port;
+use crate::interrupt::ignores_hangup;
 use crate::place;
 use crate::report::{Failure, FailureContext, note, stdout};
 use crate::settings::durability_text;
@@ -46,7 +47,7 @@ const REMOVED_LINE: &str =
 #[command(after_long_help = "\
 Node N has its data in DIR/node-N, its settings in DIR/node-N.toml and its log in DIR/node-N.log. A
 second call with an existing directory restarts its nodes. The command prints a line for each
-node, then the address of all nodes for `--at`, and runs until Ctrl-C or SIGTERM.
+node, then the address of all nodes for `--at`, and runs until Ctrl-C, SIGTERM or SIGHUP.
 If a node ends, the command prints the command line that restarts this node. The command does not start
 a node that was removed (`weir cluster rm`).
 
@@ -235,7 +236,8 @@ impl Drop for RunningNodes {
 pub(crate) fn run(caller: &Caller, args: &LocalArgs) -> anyhow::Result<ExitCode> {
     let what = || format!("cannot start a cluster in {}", args.data.display());
     let end = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    let hangup = (!ignores_hangup()).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         signal_hook::flag::register(signal, Arc::clone(&end)).failed(what)?;
     }
     // Kept until the end: the system gives the ports to no other process while a node is down.
