@@ -11,11 +11,13 @@ mod script;
 mod show;
 mod trace;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir::ErrorCode;
+use weir::{ErrorCode, limits};
 
 use crate::caller::Caller;
 use crate::report::{Failure, FailureContext};
@@ -211,7 +213,21 @@ fn module(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(code)
 }
 
+/// Maximum bytes of a module or a script: those of a value in a file.
+const FILE_BYTES_MAX: u64 = limits::VALUE_BYTES_MAX as u64;
+
 /// Reads a module or a script.
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(file).failed(|| format!("cannot read {}", file.display()))
+    let shown = || format!("cannot read {}", file.display());
+    let open = File::open(file).failed(shown)?;
+    let mut bytes = Vec::new();
+    // The byte after the maximum shows that the file is larger.
+    let read = open.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    if read.failed(shown)? as u64 > FILE_BYTES_MAX {
+        let why =
+            format!("a module or script has at most {FILE_BYTES_MAX} bytes, and the file has more");
+        let failure = Failure::new(ErrorCode::TooLarge, shown()).because(why);
+        return Err(failure.advise("check the path of the file").into());
+    }
+    Ok(bytes)
 }

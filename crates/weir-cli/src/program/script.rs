@@ -122,7 +122,7 @@ pub(super) fn module_of(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>>
     if file.file_stem().is_some_and(|stem| stem == name) {
         return Some(code.to_vec());
     }
-    std::fs::read(module_path(file, name)).ok()
+    read(&module_path(file, name)).ok()
 }
 
 /// The path of the module that a script names.

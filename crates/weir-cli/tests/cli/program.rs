@@ -136,6 +136,11 @@ fn a_check_reports_an_invalid_module() {
     }
     let none = place.run("program check none.wasm").code(1);
     assert!(none.err.contains("cannot read none.wasm"), "{}", none.err);
+    // A file without an end.
+    for line in ["check /dev/zero", "test balance.wasm /dev/zero"] {
+        let endless = place.run(&format!("program {line}")).code(1);
+        assert!(endless.err.contains("(E309)"), "{}", endless.err);
+    }
 }
 
 #[test]
