@@ -1,6 +1,6 @@
 //! Parses the options of a group.
 
-use weir::{GroupMode, ReadFrom};
+use weir::{GroupMode, ReadFrom, limits};
 
 use crate::arguments::{self, number, optional, time_ms};
 
@@ -48,13 +48,21 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
             })?;
         }
         "from" => options.from = ReadFrom::parse(value).map_err(|error| error.to_string())?,
-        "lease" => options.lease_ms = optional(value, time_ms)?,
+        "lease" => options.lease_ms = optional(value, lease_ms)?,
         "attempts-max" => options.attempts_max = optional(value, count)?,
         "pending-max" => options.pending_max = optional(value, count)?,
         "dead-letters" => options.dead_letters = optional(value, |name| Ok(name.to_owned()))?,
         _ => return Err(format!("the options are {NAMES}")),
     }
     Ok(())
+}
+
+fn lease_ms(text: &str) -> Result<u64, String> {
+    let ms = time_ms(text)?;
+    if !(1..=limits::GROUP_LEASE_MS_MAX).contains(&ms) {
+        return Err(format!("{text} is not from 1ms to 24h"));
+    }
+    Ok(ms)
 }
 
 fn count(text: &str) -> Result<u32, String> {

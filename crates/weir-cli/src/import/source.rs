@@ -23,6 +23,8 @@ use crate::report::{Failure, FailureContext, usage};
 const BUFFER_BYTES: usize = 1 << 18;
 /// The byte order mark, which may precede the first character.
 const MARK: &[u8] = b"\xef\xbb\xbf";
+/// The first bytes of compressed files: gzip and Zstandard. JSON begins with neither.
+const COMPRESSED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"];
 /// Bytes that an item may have beyond its value: a record has keys and metadata.
 const SPARE_BYTES: usize = 1 << 20;
 
@@ -76,6 +78,14 @@ impl Source {
         }
         let reader = interrupt.reader(file).failed(failed)?;
         let mut input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
+        let head = input.fill_buf().failed(failed)?;
+        if COMPRESSED.iter().any(|magic| head.starts_with(magic)) {
+            let failure = Failure::new(ErrorCode::BadLine, failed());
+            let failure = failure.because("the input is compressed");
+            let advice =
+                "decompress it into a pipe: `gzip -dc FILE | weir import - ...`, or `zstd -dc`";
+            return Err(failure.advise(advice).into());
+        }
         let start = skip_blanks(&mut input).failed(failed)?;
         let array = match args.input_format() {
             InputFormat::Json => true,

@@ -18,6 +18,13 @@ fn a_work_queue_over_several_commands() {
     place
         .run("group create jobs work attempts-max=2 dead-letters=jobs.dead")
         .ok();
+    for lease in ["0s", "25h"] {
+        let line = format!("group create jobs other lease={lease}");
+        let done = place.run(&line).code(2);
+        let option = format!("cannot use the option lease={lease}");
+        assert!(done.err.contains(&option), "{}", done.err);
+        assert!(done.err.contains("from 1ms to 24h"), "{}", done.err);
+    }
     let again = place.run("group create jobs work").code(3);
     assert!(again.err.contains("E107"), "{}", again.err);
     let claimed = place

@@ -159,6 +159,21 @@ fn an_invalid_line_is_reported_and_the_caller_selects_what_happens() {
 }
 
 #[test]
+fn a_compressed_input_is_refused_with_advice() {
+    let place = Place::new();
+    place.write(
+        "a.gz",
+        b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x03\0\0\0\0\0\0\0\0\0",
+    );
+    place.write("a.zst", zstd::encode_all(&b"1\n"[..], 0).unwrap());
+    for name in ["a.gz", "a.zst"] {
+        let line = format!("import {name} -t t --on-error skip");
+        let done = place.run(&line).code(1);
+        assert!(done.err.contains("the input is compressed"), "{}", done.err);
+    }
+}
+
+#[test]
 fn dead_letters_are_written_once_and_never_by_a_dry_run() {
     let place = Place::new();
     let long = format!("\"{}\"", "x".repeat(3 << 20));
