@@ -223,16 +223,21 @@ fn explain(code: ErrorCode) -> String {
 fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<String> {
     command.build();
     let mut at = &mut command;
-    for word in words {
+    for (depth, word) in words.iter().enumerate() {
         let names: Vec<String> = at
             .get_subcommands()
             .map(|sub| sub.get_name().to_owned())
             .collect();
         let Some(next) = names.iter().position(|name| name == word) else {
-            let text = format!(
-                "there is no command {word}; the commands are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
-                names.join(" ")
-            );
+            let text = if names.is_empty() {
+                let known = words.get(..depth).unwrap_or_default().join(" ");
+                format!("`weir {known}` has no subcommands; `weir help {known}` describes it\n")
+            } else {
+                format!(
+                    "there is no command {word}; the commands are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
+                    names.join(" ")
+                )
+            };
             let kind = clap::error::ErrorKind::InvalidSubcommand;
             return Err(clap::Error::raw(kind, text).into());
         };

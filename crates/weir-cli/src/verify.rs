@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use weir::{ErrorCode, Finding, Severity, VerifyProgress, VerifyReport};
+use weir::{ErrorCode, Finding, Severity, StoreError, VerifyProgress, VerifyReport};
 
 use crate::bytes::json_string;
 use crate::caller::Caller;
@@ -125,7 +125,16 @@ pub(crate) fn check(at: &Path, quiet: bool) -> anyhow::Result<VerifyReport> {
         }
     };
     let report = weir::verify_watched(at, &mut watch);
-    Ok(report.map_err(|error| Failure::store(what(), &error).tool())?)
+    Ok(report.map_err(|error| {
+        let failure = Failure::store(what(), &error).tool();
+        match error {
+            // The directory may be an argument, so the advice does not name an option.
+            StoreError::Missing { what: "store" } => {
+                failure.advise(format!("check the path {}", at.display()))
+            }
+            _ => failure,
+        }
+    })?)
 }
 
 /// Fails unless the store is sound.

@@ -283,6 +283,15 @@ fn make_demo_ends_with_the_ways_to_run_the_command() {
 }
 
 #[test]
+fn a_recheck_of_another_directory_says_what_to_name() {
+    let dir = TempDir::new().unwrap();
+    let output = weir(dir.path(), &["demo", "--recheck", "nope"]);
+    assert_eq!(output.status.code(), Some(1));
+    let err = text(&output.stderr);
+    assert!(err.contains("`weir demo --keep DIR` created"), "{err}");
+}
+
+#[test]
 fn damage_is_reported_with_its_file_and_changes_nothing() {
     let dir = TempDir::new().unwrap();
     let output = weir(

@@ -100,7 +100,11 @@ pub(super) fn run(directory: &Path, show: OutputOptions) -> anyhow::Result<ExitC
     let mut output = DemoOutput::new(show)?;
     let result = check(&mut output, directory);
     if let Err(error) = &result {
-        let advice = "run `weir verify`, or restore a backup; the directory was not changed";
+        let advice = if directory.join(FILE).exists() {
+            "run `weir verify`, or restore a backup; the directory was not changed"
+        } else {
+            "name a directory that an earlier `weir demo --keep DIR` created"
+        };
         output::explain(error, advice);
     }
     if show.json {

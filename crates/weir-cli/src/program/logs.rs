@@ -84,7 +84,13 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
         && !known
     {
         let what = format!("no intention of topic {topic} was replayed");
-        return Err(Failure::new(ErrorCode::TopicUnknown, what).into());
+        let failure = match args.from {
+            Some(_) => Failure::new(ErrorCode::RecordAbsent, what)
+                .because(format!("the log has no intention of it from {first} on"))
+                .advise("give a smaller number with `--from`, or check the name of the topic"),
+            None => Failure::new(ErrorCode::TopicUnknown, what),
+        };
+        return Err(failure.into());
     }
     if left_out > 0 {
         let text =

@@ -170,10 +170,8 @@ pub(super) fn compare(
     let from = from.map_or(first, IntentionOffset).max(IntentionOffset(1));
     let past = original_run(&history, &*host, topic, from).failed(failed)?;
     if !past.is_known || past.codes.is_empty() {
-        let what = format!("topic {topic} has no program");
-        let failure = Failure::new(ErrorCode::TopicUnknown, what);
-        let why = format!("no program processed an intention from {from} on");
-        return Err(failure.because(why).into());
+        let failure = no_program_failure(&history, &*host, topic, (first, from));
+        return Err(failure.failed(failed)?.into());
     }
     if past.began_with_memory && from > IntentionOffset(1) {
         let what =
@@ -223,6 +221,30 @@ pub(super) fn compare(
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The failure for a topic without a program in the intentions from `from` on. The first intention
+/// that can be replayed is `first`.
+fn no_program_failure(
+    history: &History,
+    host: &dyn ProgramHost,
+    topic: &str,
+    (first, from): (IntentionOffset, IntentionOffset),
+) -> Result<Failure, weir::StoreError> {
+    let all = original_run(history, host, topic, first)?;
+    if let Some((last, _)) = all.outcomes.last()
+        && *last < from
+    {
+        let what = format!("topic {topic} has no intention from {from} on");
+        let failure = Failure::new(ErrorCode::RecordAbsent, what);
+        let why = format!("its newest intention is {last}");
+        return Ok(failure
+            .because(why)
+            .advise("give a smaller number with `--from`"));
+    }
+    let what = format!("topic {topic} has no program");
+    let why = format!("no program processed an intention from {from} on");
+    Ok(Failure::new(ErrorCode::TopicUnknown, what).because(why))
 }
 
 fn original_run(

@@ -234,7 +234,11 @@ fn trace_intention(
     let numbers =
         format!("verdicts and `weir tail {topic} -o jsonl` contain the number as `intention`");
     let Some(seen) = seen else {
-        return Err(missing(format!("the newest intention is {newest}"), numbers).into());
+        let why = match offset {
+            IntentionOffset(0) => "the first intention is 1".to_owned(),
+            _ => format!("the newest intention is {newest}"),
+        };
+        return Err(missing(why, numbers).into());
     };
     let mut seen = seen.failed(failed)?;
     seen.traced = tracer.take();

@@ -68,6 +68,13 @@ fn help_reports_an_unknown_error_code() {
 }
 
 #[test]
+fn help_reports_a_word_after_a_command_without_subcommands() {
+    let help = Place::new().run("help topic create extra").code(2);
+    let wanted = "`weir topic create` has no subcommands; `weir help topic create` describes it\n";
+    assert!(help.err.contains(wanted), "{}", help.err);
+}
+
+#[test]
 fn an_invalid_command_line_exits_with_2_and_suggests_a_correction() {
     let place = Place::new();
     let typo = place.run("topik ls").code(2);

@@ -568,6 +568,11 @@ fn a_replay_validates_a_history_with_another_program() {
             4,
             "topic none has no program",
         ),
+        (
+            "program replay w --with words.wasm --from 999",
+            4,
+            "its newest intention is ",
+        ),
         ("program replay w --with two", 3, "two is not a program"),
         ("program replay w", 2, "--with"),
         ("program test words.wasm", 2, "SCRIPT"),
@@ -606,6 +611,7 @@ fn a_trace_of_an_unknown_intention_gives_the_reason() {
     let place = bank();
     for (line, why) in [
         ("program trace bank 99", "the newest intention is 6"),
+        ("program trace bank 0", "the first intention is 1"),
         (
             "program trace bank 6",
             "the intention belongs to topic plain",
@@ -627,6 +633,10 @@ fn a_trace_of_an_unknown_intention_gives_the_reason() {
             "cannot read the store in elsewhere",
         ),
         ("program logs none", "no intention of topic none"),
+        (
+            "program logs bank --from 99",
+            "the log has no intention of it from 99 on",
+        ),
     ] {
         let done = place.run(line).code(4);
         assert!(done.err.contains(why), "{line}: {}", done.err);

@@ -54,8 +54,10 @@ fn a_backup_restores_to_the_same_state() {
     let full = place.run("restore copy again").code(73);
     assert!(full.err.contains("E407"), "{}", full.err);
     place.run("backup again").code(73);
-    place.run("restore nothing new").code(78);
-    place.run("verify nothing").code(78);
+    for line in ["restore nothing new", "verify nothing"] {
+        let missing = place.run(line).code(78).err;
+        assert!(missing.contains("check the path nothing"), "{missing}");
+    }
     assert!(!place.path("new").exists());
 }
 
