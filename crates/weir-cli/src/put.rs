@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use weir::{ClientId, Intention, Operation};
 
@@ -59,6 +60,7 @@ pub(crate) struct PutArgs {
     batch: u64,
     /// Session of the write: with --nonce, a repeated call returns the stored verdict
     #[arg(long, value_name = "NAME", requires = "nonce", hide_short_help = true)]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     session: Option<String>,
     /// Number of the write in its session: 1 for the first write, then without gaps
     #[arg(long, value_name = "N", requires = "session", hide_short_help = true)]

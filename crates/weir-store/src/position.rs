@@ -112,8 +112,18 @@ fn time(text: &str, now_ms: u64) -> Option<u64> {
         let day: Date = day.then(|| text.parse().ok())??;
         Offset::UTC.to_timestamp(day.at(0, 0, 0, 0)).ok()
     };
-    let time = text.parse::<Timestamp>().ok().or_else(date)?;
+    let time = text.parse::<Timestamp>().ok();
+    let time = time.filter(|_| offset_hours(text) < 24).or_else(date)?;
     Some(u64::try_from(time.as_millisecond()).unwrap_or(0))
+}
+
+/// Hours of the offset from UTC of a time; 0 without one. RFC 3339 allows at most 23, but the parser
+/// of `Timestamp` also accepts 24 and 25.
+fn offset_hours(text: &str) -> u8 {
+    let time = text.split_once(['T', 't', ' ']).map(|(_, time)| time);
+    let offset = time.and_then(|time| time.split_once(['+', '-']));
+    let hours = offset.and_then(|(_, offset)| offset.get(..2)?.parse().ok());
+    hours.unwrap_or(0)
 }
 
 impl TopicReader {
@@ -158,6 +168,7 @@ mod tests {
         check("2026-11-01T00:00Z", ReadFrom::Time(1_793_491_200_000));
         check("1970-01-01T00:00:02Z", ReadFrom::Time(2000));
         check("1970-01-01T01:00:02+01:00", ReadFrom::Time(2000));
+        check("1970-01-01T23:59:02+23:59", ReadFrom::Time(2000));
         check("1960-01-01", ReadFrom::Time(0));
     }
 
@@ -178,6 +189,8 @@ mod tests {
             "99999999999999999999",
             "-99999999999999999999",
             "2026-11-01T08:30",
+            "2026-11-28T02:00:00+25:00",
+            "2026-11-28T02:00:00-24:00",
         ] {
             let error = ReadFrom::parse_at(text, NOW).map_err(|error| error.to_string());
             assert!(

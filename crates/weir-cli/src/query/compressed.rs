@@ -1,5 +1,5 @@
-//! Compressed files, recognised by their names: `.gz` and `.zst`, with any number of members or
-//! frames. Positions count uncompressed bytes.
+//! Compressed files, recognised by their names: `.gz` and `.zst`, in any case, with any number of
+//! members or frames. Positions count uncompressed bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,10 +17,13 @@ enum Compression {
 }
 
 fn of(path: &Path) -> Option<Compression> {
-    match path.extension()?.to_str()? {
-        "gz" => Some(Compression::Gzip),
-        "zst" => Some(Compression::Zstd),
-        _ => None,
+    let extension = path.extension()?;
+    if extension.eq_ignore_ascii_case("gz") {
+        Some(Compression::Gzip)
+    } else if extension.eq_ignore_ascii_case("zst") {
+        Some(Compression::Zstd)
+    } else {
+        None
     }
 }
 

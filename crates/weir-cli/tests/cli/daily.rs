@@ -104,6 +104,9 @@ fn a_session_executes_a_repeated_put_once() {
         (&first["replayed"], &again["replayed"]),
         (&json!(false), &json!(true))
     );
+    let empty = ["put", "t", "v", "--session", "", "--nonce", "1"];
+    let empty = place.words(&empty).code(2);
+    assert!(empty.err.contains("--session <NAME>"), "{}", empty.err);
     let other = place.run("put t other --session me --nonce 1").code(1);
     assert!(other.err.contains("E314"), "{}", other.err);
     assert_eq!(place.run("topic show t -o json").ok().json()["last"], 2);

@@ -251,6 +251,10 @@ fn compressed_files_are_read_by_their_content() {
     place.write("c.gz", gzip(half(0).as_bytes()));
     let done = place.words(&words).code(1);
     assert!(done.err.contains("cannot read c.gz"), "{}", done.err);
+    for (name, bytes) in [("D.NDJSON.GZ", gzip(b"7\n")), ("E.Zst", frame(3))] {
+        place.write(name, bytes);
+        place.words(&["query", name, "--select", "count"]).ok();
+    }
 }
 
 #[test]
