@@ -173,6 +173,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     match place::location(caller)? {
         Location::Server(_) => {
             let weir = place::open(caller, Access::Read)?;
+            state.note_missing(&weir)?;
             while state.left > 0 {
                 // Ends at a temporary error, and later continues after the printed records.
                 Follow::new(&weir).run(&mut state, &mut out)?;
@@ -274,6 +275,7 @@ fn directory(
 ) -> anyhow::Result<()> {
     let mut watch = FollowerProgress::new(at);
     let first = open(caller, Access::Read, caller.lock_wait)?;
+    state.note_missing(&first)?;
     let access = access(&first, at);
     let mut opened = Some(first);
     while state.left > 0 {
@@ -332,6 +334,23 @@ impl State<'_> {
             weir.topics(false)
                 .failed(|| "cannot list the topics".to_owned())
         })
+    }
+
+    /// Prints a note for each name and pattern without a topic.
+    fn note_missing(&self, weir: &Weir) -> anyhow::Result<()> {
+        let names = &self.args.topics;
+        let noted = check_matches(self.quiet, names, true, || {
+            let failed = || "cannot list the topics".to_owned();
+            let mut topics = weir.topics(true).failed(failed)?;
+            // As for the readers, only a name selects a removed topic.
+            topics.retain(|info| info.live || names.contains(&info.name));
+            Ok(topics)
+        });
+        match noted {
+            // The command retries later.
+            Err(error) if temporary(&error).is_some() => Ok(()),
+            noted => noted,
+        }
     }
 
     /// Prints the records after the positions.

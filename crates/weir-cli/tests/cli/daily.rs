@@ -237,6 +237,26 @@ fn the_patterns_of_a_tail_select_the_topics_that_exist() {
 }
 
 #[test]
+fn a_tail_that_follows_notes_the_names_without_a_topic() {
+    let place = Place::new();
+    place.run("put t 1").ok();
+    let mut command = place.weir();
+    command.args("tail t nope x.* -f -n 2 --type put -o raw".split(' '));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "1");
+    place.run("put nope 2 --lock-wait 60s").ok();
+    let ended = child.wait_with_output().unwrap();
+    let notes = String::from_utf8(ended.stderr).unwrap();
+    for name in ["nope", "x.*"] {
+        let note = format!("no topic matches {name}; waiting for one");
+        assert!(notes.contains(&note), "{notes}");
+    }
+    assert!(!notes.contains("matches t;"), "{notes}");
+}
+
+#[test]
 fn a_follower_reads_the_writes_of_other_processes_and_does_not_block_them() {
     let place = Place::new();
     place.run("put t 1").ok();
