@@ -328,7 +328,8 @@ impl Group {
 
     /// Acknowledges records. The acknowledgement is durable when this returns. Returns the offsets
     /// of records that now belong to another member. In an exclusive group, acknowledges everything
-    /// up to the last of these records.
+    /// up to the last of these records. In the other groups, a record that is already done stays
+    /// done and is not returned, also if another member acknowledged it or it is a dead letter.
     ///
     /// # Errors
     /// Errors of writes; `Group` with the reason of any other verdict.
