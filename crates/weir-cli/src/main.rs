@@ -58,6 +58,7 @@ mod row_fields;
 mod scratch;
 mod serve;
 mod settings;
+mod stall;
 mod status;
 mod tail;
 mod target;

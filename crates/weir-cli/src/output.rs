@@ -9,17 +9,23 @@
 //! - A table contains no control character.
 
 use std::borrow::Cow;
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use clap::ValueEnum;
 
 use crate::bytes;
 use crate::paint;
 use crate::report::{self, Failure};
+use crate::stall::StallDetector;
 use weir::ErrorCode;
 
 /// Maximum rows of a table that are buffered to find the widths of its columns.
 const TABLE_ROWS_HELD: usize = 500;
+/// Bytes of buffered output with which the output can count as stalled.
+const STALL_BYTES: usize = 64 << 10;
+/// Bytes of output that are buffered at most while stalls are detected. The rows of a table that
+/// are printed together fit, except for rows that are longer.
+const STALL_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the buffered rows of a table after which they are printed.
 const TABLE_BYTES_HELD: usize = 4 << 20;
 /// Maximum characters of a cell in a narrow table if the width of the terminal is unknown.
@@ -150,7 +156,7 @@ pub(crate) struct Style {
 
 /// Prints rows.
 pub(crate) struct Output {
-    out: BufWriter<Stdout>,
+    out: BufWriter<StallDetector>,
     format: Format,
     shape: Shape,
     fields: Cow<'static, [Field]>,
@@ -200,7 +206,7 @@ impl Style {
                 .collect(),
         };
         Ok(Some(Output {
-            out: BufWriter::new(io::stdout()),
+            out: BufWriter::new(StallDetector::default()),
             format,
             shape,
             fields,
@@ -282,6 +288,34 @@ impl Output {
         };
         self.rows += 1;
         report::stdout(result)
+    }
+
+    /// Sets whether [`is_stalled`](Self::is_stalled) detects a stalled output. During the
+    /// detection, rows do not block, except for very long ones.
+    pub(crate) fn detect_stalls(&mut self, is_wanted: bool) -> anyhow::Result<()> {
+        if is_wanted && self.out.capacity() < STALL_BYTES_MAX {
+            report::stdout(self.out.flush())?;
+            self.out = BufWriter::with_capacity(STALL_BYTES_MAX, StallDetector::default());
+        }
+        self.out.get_mut().is_wanted = is_wanted;
+        Ok(())
+    }
+
+    /// Whether the reader of the output stands still. Writes the buffered output as far as the
+    /// output accepts it; the rest stays buffered. Returns `false` while little is buffered.
+    pub(crate) fn is_stalled(&mut self) -> anyhow::Result<bool> {
+        if !self.out.get_ref().is_wanted || self.out.buffer().len() < STALL_BYTES {
+            return Ok(false);
+        }
+        // Nothing may remain in the buffer of the standard library, which is not used below.
+        report::stdout(io::stdout().flush())?;
+        self.out.get_mut().is_active = true;
+        let flushed = self.out.flush();
+        self.out.get_mut().is_active = false;
+        match flushed {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            flushed => report::stdout(flushed).map(|()| false),
+        }
     }
 
     /// Writes all buffered output.
@@ -659,7 +693,8 @@ mod tests {
         assert_eq!(held_max, 3);
         // Nothing is printed.
         out.held.clear();
-        let written = std::mem::replace(&mut out.out, BufWriter::new(io::stdout()));
+        let empty = BufWriter::new(StallDetector::default());
+        let written = std::mem::replace(&mut out.out, empty);
         drop(written.into_parts());
     }
 

@@ -23,7 +23,7 @@ use crate::report::{Failure, FailureContext, note};
 pub(crate) const PROGRAM: &str = "weir";
 /// The name of a follower in the lock file. A follower opens the store often and does not wait for
 /// the lock.
-pub(crate) const FOLLOWER: &str = "weir tail -f";
+pub(crate) const FOLLOWER: &str = "weir --follow";
 /// Pause between two attempts to get the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -402,6 +402,11 @@ fn holder(pid: u32) -> String {
 pub(crate) fn is_store(at: &Path) -> io::Result<bool> {
     let exists = |name: &str| at.join(name).try_exists();
     Ok(exists("weir.id")? || exists("log")?)
+}
+
+/// Whether the open store prevents writes of other processes.
+pub(crate) fn holds_lock(weir: &Weir) -> bool {
+    weir.local().is_some_and(|store| !store.is_read_only())
 }
 
 /// Whether another process has the directory open.

@@ -11,6 +11,8 @@
 //!   record again if its acknowledgement was lost.
 //! - A pause precedes each check for new records.
 //! - Without new records, the command ends soon after the reader of its output.
+//! - While its output is stalled, the command has no directory open, unless a single row is very
+//!   long or the command reads as a member of a group.
 
 mod follow;
 mod merge;
@@ -48,6 +50,8 @@ With -f at a server, a new record can be printed before an earlier record of ano
 directory, it opens the store only while it reads, so other commands can write. While it reads, they
 wait up to their --lock-wait. It checks every 100 ms whether another command had the store open. The
 records of a command are printed after that command ends. Any number of followers may run at once.
+If the reader of the output stands still, for example a pager, the command closes the directory until
+the reader continues. It then also prints records that were written meanwhile.
 
 --group needs a group of the mode `exclusive` (`weir group create TOPIC NAME mode=exclusive`). It
 creates the group if it does not exist. Use `weir group claim` to read as a member of a shared or
@@ -164,9 +168,16 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         left: args.limit.unwrap_or(u64::MAX),
     };
     if !args.follow {
-        let weir = place::open(caller, Access::Read)?;
+        let mut weir = place::open(caller, Access::Read)?;
         state.check(&weir)?;
-        state.read(&weir, &mut out)?;
+        while !state.read(&weir, &mut out)? {
+            drop(weir);
+            out.flush()?;
+            // Topics that appear from now on are new, so they are read from their start.
+            state.from = ReadFrom::Start;
+            weir = place::open(caller, Access::Read)?;
+        }
+        drop(weir);
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -282,8 +293,8 @@ fn directory(
         if let Some(weir) = opened.as_ref().filter(|weir| weir.local().is_none()) {
             Follow::new(weir).run(state, out)?;
         } else if let Some(weir) = opened {
-            state.read(&weir, out)?;
-            let line = watch.read(&weir);
+            let is_complete = state.read(&weir, out)?;
+            let line = if is_complete { watch.read(&weir) } else { None };
             drop(weir);
             if let Some(line) = line {
                 line.write();
@@ -353,11 +364,15 @@ impl State<'_> {
         }
     }
 
-    /// Prints the records after the positions.
-    fn read(&mut self, weir: &Weir, out: &mut Output) -> anyhow::Result<()> {
+    /// Prints the records after the positions. Returns `false` if the output is stalled: the caller
+    /// must then close the store before it flushes the output, and read again.
+    fn read(&mut self, weir: &Weir, out: &mut Output) -> anyhow::Result<bool> {
         let mut readers = BTreeMap::new();
         self.open(weir, &mut readers)?;
-        self.print(&mut readers, out)
+        out.detect_stalls(place::holds_lock(weir))?;
+        let is_complete = self.print(&mut readers, out);
+        out.detect_stalls(false)?;
+        is_complete
     }
 
     /// Adds a reader, after its position, for each selected topic that has none yet.
@@ -393,15 +408,17 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Prints the records that the readers return.
+    /// Prints the records that the readers return. Returns `false` if it ended because the output
+    /// is stalled.
     fn print(
         &mut self,
         readers: &mut BTreeMap<String, TopicReader>,
         out: &mut Output,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<bool> {
         if self.left == 0 {
-            return Ok(());
+            return Ok(true);
         }
+        let mut is_complete = true;
         let mut merge = Merge::default();
         for (name, reader) in readers {
             merge.add(name, reader);
@@ -427,8 +444,13 @@ impl State<'_> {
             if let Some(last) = positions.get_mut(topic) {
                 *last = record.offset;
             }
+            if *left > 0 && out.is_stalled()? {
+                is_complete = false;
+                return Ok(false);
+            }
             Ok(*left > 0)
-        })
+        })?;
+        Ok(is_complete)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests errors: three lines, a code, and the exit code of the table.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use crate::run::Place;
@@ -201,6 +201,32 @@ fn the_exit_code_reports_the_verdict_if_standard_output_is_closed() {
     let put = unread("put v - --format jsonl -o jsonl --batch 1", &lines).code(1);
     assert!(put.err.contains("line 5001"), "{}", put.err);
     assert_eq!(place.run("topic show v -o json").ok().json()["last"], 5001);
+}
+
+/// As with a pager, whose user reads the first screen.
+#[test]
+fn a_reader_whose_output_stalls_does_not_block_writers() {
+    let place = Place::new();
+    // More than the capacity of a pipe.
+    let values: Vec<String> = (0..3000).map(|n| format!("{n:0100}\n")).collect();
+    let values = values.concat();
+    place.pipe("put t - -q", &values).ok();
+    for line in [
+        "tail t --type put -o raw",
+        "tail t --type put -o raw -f -n 3001",
+        "export t -o raw",
+    ] {
+        let mut command = place.weir();
+        command.args(line.split(' ')).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut printed = vec![0; 101];
+        out.read_exact(&mut printed).unwrap();
+        place.run("put t new --lock-wait 20s").ok();
+        out.read_to_end(&mut printed).unwrap();
+        assert!(child.wait().unwrap().success(), "{line}");
+        assert!(printed.starts_with(values.as_bytes()), "{line}");
+    }
 }
 
 #[test]
