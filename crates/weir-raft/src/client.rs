@@ -65,7 +65,7 @@ pub(crate) struct Peers {
 #[derive(Debug)]
 pub(crate) struct Peer {
     hello: Hello,
-    /// The address at which the client was created. A connection uses that in the membership.
+    /// The address at which the client was created. A connection uses those in the memberships.
     address: String,
     transport: Arc<dyn Transport>,
     stream: Option<Box<dyn Connection>>,
@@ -203,7 +203,37 @@ impl Peer {
     async fn connect(&self) -> io::Result<(Box<dyn Connection>, u64)> {
         // The address may have changed: openraft keeps the clients of a leader for its whole term.
         let known = self.clock.address_of(self.hello.to);
-        let address = known.as_deref().unwrap_or(&self.address);
+        let newest = known.as_deref().unwrap_or(&self.address);
+        // A change that is not committed may be wrong. If its commit needs this peer, no other
+        // change can correct it before.
+        let committed = self.committed_address().filter(|at| at != newest);
+        let Some(committed) = committed else {
+            return self.connect_to(newest).await;
+        };
+        let at_newest = self.connect_to(newest);
+        let at_committed = self.connect_to(&committed);
+        tokio::pin!(at_newest, at_committed);
+        tokio::select! {
+            biased;
+            connected = &mut at_newest => match connected {
+                Ok(connected) => Ok(connected),
+                Err(error) => at_committed.await.or(Err(error)),
+            },
+            connected = &mut at_committed => match connected {
+                Ok(connected) => Ok(connected),
+                Err(_) => at_newest.await,
+            },
+        }
+    }
+
+    /// The address of the peer in the newest committed membership.
+    fn committed_address(&self) -> Option<String> {
+        let members = self.reports.as_ref()?.members()?;
+        let member = members.get_node(&self.hello.to)?;
+        Some(member.peer.clone())
+    }
+
+    async fn connect_to(&self, address: &str) -> io::Result<(Box<dyn Connection>, u64)> {
         let stream = self.transport.connect(address).await?;
         let mut stream: Box<dyn Connection> = Box::new(BufReader::new(stream));
         frame::write(&mut stream, Kind::Hello, 0, &self.hello.encode()).await?;
