@@ -103,6 +103,9 @@ pub async fn join_by(
                         incarnation,
                     });
                 }
+                // That leader was asked in this round, and may have ended. Another member may know
+                // a later one.
+                Ok(Ok(JoinAnswer::NotLeader(peer))) if hint.as_ref() == Some(&peer) => {}
                 Ok(Ok(JoinAnswer::NotLeader(peer))) => {
                     leader_peer = Some(peer);
                     break;
@@ -169,6 +172,47 @@ mod tests {
 
     use super::*;
 
+    fn join_request(known: Option<NodeIdentity>) -> JoinRequest {
+        JoinRequest {
+            known,
+            node: None,
+            member: Member::default(),
+            engine: String::new(),
+            is_synced: true,
+        }
+    }
+
+    /// A member that gives the same answer to each request. Returns its address.
+    async fn member(answer: JoinAnswer) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let asked = frame::read(&mut stream, HELLO_BYTES_MAX).await;
+                if let Ok(Some(_)) = asked {
+                    let answer = answer.encode();
+                    drop(frame::write(&mut stream, Kind::Answer, 0, &answer).await);
+                }
+            }
+        });
+        address
+    }
+
+    /// After a restart, a node names its last leader until another one reaches it.
+    #[tokio::test]
+    async fn a_member_that_names_an_ended_leader_does_not_hide_the_others() {
+        let ended = "127.0.0.1:2".to_owned();
+        let cluster = [5; 16];
+        let members = [
+            member(JoinAnswer::NotLeader(ended)).await,
+            member(JoinAnswer::Joined { cluster, node: 3 }).await,
+        ];
+        let request = join_request(None);
+        let joined = join(&members, &request, Duration::from_mins(1)).await;
+        assert_eq!(joined.unwrap().node, 3);
+    }
+
     #[tokio::test]
     async fn only_an_empty_directory_fails_at_once_if_a_certificate_is_rejected() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -181,13 +225,7 @@ mod tests {
             incarnation: 7,
         };
         for known in [None, Some(node)] {
-            let request = JoinRequest {
-                known,
-                node: None,
-                member: Member::default(),
-                engine: String::new(),
-                is_synced: true,
-            };
+            let request = join_request(known);
             let joined = join_by(&members, &request, Duration::ZERO, Some(&tls)).await;
             let error = joined.unwrap_err();
             assert!(error.to_string().contains("rejected"), "{error}");
