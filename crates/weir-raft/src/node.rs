@@ -859,19 +859,12 @@ impl Node {
             incarnation: self.port.identity.incarnation,
             ..member.clone()
         };
-        let is_moved = |status: &Status| {
-            let known = status.members.get(&status.node);
-            known.map(|(at, _)| {
-                let removed = at.removed.clone();
-                let member = member.clone();
-                *at != Member { removed, ..member }
-            })
-        };
         let is_reached = |status: &Status| {
             let has_leader = status.contact.is_some() || status.role == Role::Leader;
-            has_leader && is_moved(status) == Some(false)
+            has_leader && self.has_moved(&member) == Some(false)
         };
-        let is_decided = |status: &Status| is_reached(status) || is_moved(status) == Some(true);
+        let is_decided =
+            |status: &Status| is_reached(status) || self.has_moved(&member) == Some(true);
         let decided = tokio::time::timeout(REACH_TIMEOUT, self.until(is_decided));
         let is_known = match decided.await {
             Ok(Ok(status)) => is_reached(&status),
@@ -893,6 +886,16 @@ impl Node {
         if let Err(error) = self.become_voter().await {
             tracing::warn!(%error, "this node does not vote");
         }
+    }
+
+    /// Whether the addresses of this node differ from those in the newest committed membership:
+    /// another leader may undo a later one. `None` if that membership does not name this node.
+    pub(crate) fn has_moved(&self, member: &Member) -> Option<bool> {
+        let members = self.port.reports.members()?;
+        let known = members.get_node(&self.port.identity.node)?;
+        let removed = known.removed.clone();
+        let member = member.clone();
+        Some(*known != Member { removed, ..member })
     }
 
     /// Reports the addresses of this node to the leader. Repeats this until a leader replies.
