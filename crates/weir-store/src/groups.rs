@@ -339,13 +339,13 @@ impl Store {
                     Ok((_, None)) => {}
                     // With an error, damage would fail every later claim. The state of the group
                     // counts the letters that are not written.
-                    Ok((_, Some(error))) => {
+                    Ok((_, Some(error))) if claimed.deliveries.is_empty() => {
                         tracing::warn!(%error, topic, group, "a dead letter cannot be read");
                     }
                     Err(error) if claimed.deliveries.is_empty() => return Err(error),
                     // With an error, the member would not get the records of which it has leases.
-                    // The next claim writes the letters.
-                    Err(error) => {
+                    // The next claim writes the letters. Claims may be many: no warning for each.
+                    Ok((_, Some(error))) | Err(error) => {
                         tracing::debug!(%error, topic, group, "dead letters were not written");
                     }
                 }
