@@ -15,8 +15,8 @@ use crate::report::{Failure, FailureContext};
 #[command(after_long_help = "\
 Prints every PUT and DELETE since the creation of the topic, in order, one JSON object on each line. With
 -o json, prints one array; with -o raw, only the values. `weir import --records` reads both JSON forms.
-If the reader of the output stands still, the command closes the directory until the reader continues.
-It then also prints records that were written meanwhile.
+If the reader of the output pauses, the command closes the directory until the reader continues. It
+then also prints records that were written meanwhile.
 
 Examples:
   weir put orders '{\"id\":1}' -k 1 && weir export orders > orders.ndjson

@@ -301,7 +301,7 @@ impl Output {
         Ok(())
     }
 
-    /// Whether the reader of the output stands still. Writes the buffered output as far as the
+    /// Whether the reader of the output has paused. Writes the buffered output as far as the
     /// output accepts it; the rest stays buffered. Returns `false` while little is buffered.
     pub(crate) fn is_stalled(&mut self) -> anyhow::Result<bool> {
         if !self.out.get_ref().is_wanted || self.out.buffer().len() < STALL_BYTES {

@@ -1,4 +1,4 @@
-//! Standard output, with the detection of a reader that stands still, such as a pager.
+//! Standard output, with the detection of a reader that pauses, such as a pager.
 //!
 //! A command that reads a directory has it locked. If its output stalls, it closes the store, so
 //! that other processes can write.

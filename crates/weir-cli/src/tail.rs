@@ -50,8 +50,8 @@ With -f at a server, a new record can be printed before an earlier record of ano
 directory, it opens the store only while it reads, so other commands can write. While it reads, they
 wait up to their --lock-wait. It checks every 100 ms whether another command had the store open. The
 records of a command are printed after that command ends. Any number of followers may run at once.
-If the reader of the output stands still, for example a pager, the command closes the directory until
-the reader continues. It then also prints records that were written meanwhile.
+If the reader of the output pauses, for example a pager, the command closes the directory until the
+reader continues. It then also prints records that were written meanwhile.
 
 --group needs a group of the mode `exclusive` (`weir group create TOPIC NAME mode=exclusive`). It
 creates the group if it does not exist. Use `weir group claim` to read as a member of a shared or

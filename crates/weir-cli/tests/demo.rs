@@ -283,7 +283,7 @@ fn make_demo_ends_with_the_ways_to_run_the_command() {
 }
 
 #[test]
-fn a_recheck_of_another_directory_says_what_to_name() {
+fn a_recheck_of_another_directory_advises_what_to_name() {
     let dir = TempDir::new().unwrap();
     let output = weir(dir.path(), &["demo", "--recheck", "nope"]);
     assert_eq!(output.status.code(), Some(1));
