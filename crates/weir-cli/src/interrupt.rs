@@ -1,9 +1,9 @@
 //! Ctrl-C: the first signal requests an orderly end, the second one ends the process at once.
 //!
 //! SIGTERM counts as Ctrl-C. SIGHUP (a closed terminal) requests an orderly end too, unless the
-//! process ignores it, as after `nohup`. A command checks [`Interrupt::is_requested`] between pieces
-//! of work and reads input through [`Interrupt::reader`], so that an idle input does not delay the
-//! end. Invariant: an interrupted command ends with the exit code of an interrupt.
+//! process ignores it, as after `nohup`. A command checks [`Interrupt::is_requested`] between
+//! pieces of work and reads input through [`Interrupt::reader`], so that an idle input does not
+//! delay the end. Invariant: an interrupted command ends with the exit code of an interrupt.
 
 use std::fs::File;
 use std::io::{self, Read};
