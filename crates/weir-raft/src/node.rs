@@ -494,7 +494,11 @@ impl Node {
     }
 
     /// Forms a cluster of these members, which include this node. Each member must be running, and
-    /// none may belong to a cluster.
+    /// none may belong to a cluster. Returns after a majority has committed the members.
+    ///
+    /// # Errors
+    /// If a call fails, the cluster may still be formed. Repeat the call until it succeeds, or until
+    /// a node has applied an entry.
     pub async fn initialize(&self, mut members: BTreeMap<u64, Member>) -> Result<(), NodeError> {
         if members.len() > NODES_MAX {
             let text = format!("a cluster has at most {NODES_MAX} nodes");
@@ -504,7 +508,14 @@ impl Node {
             self.fetch_incarnation(*node, member).await?;
         }
         let done = self.raft.initialize(members).await;
-        done.map_err(|error| NodeError::consensus(&error))
+        done.map_err(|error| NodeError::consensus(&error))?;
+        // openraft returns before the entry with the members is synced.
+        let wait = self.raft.wait(Some(CHANGE_TIMEOUT));
+        let applied = wait.applied_index_at_least(Some(0), "the members are committed");
+        applied
+            .await
+            .map(drop)
+            .map_err(|error| NodeError::consensus(&error))
     }
 
     /// Asks a future member for the incarnation of its disk.

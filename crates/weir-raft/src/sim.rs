@@ -246,3 +246,95 @@ impl RaftLogStorage<Types> for SteppedLog {
         purged
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use weir_store::LogIndex;
+    use weir_store::disk::SimDisk;
+    use weir_store::replica::EntryId;
+
+    use super::*;
+    use crate::types::Member;
+
+    const CONFIG: NodeConfig = NodeConfig {
+        node: 1,
+        cluster: [7; 16],
+        incarnation: 1,
+    };
+
+    fn options() -> OpenOptions {
+        OpenOptions {
+            log_segment_bytes: 4 << 10,
+            ..OpenOptions::default()
+        }
+    }
+
+    fn open(disk: &SimDisk) -> (Store, Replica) {
+        let node = NodeOptions {
+            node: CONFIG.node,
+            cluster: CONFIG.cluster,
+            incarnation: CONFIG.incarnation,
+            allow_gaps: false,
+        };
+        let (log, _) = proposals();
+        Store::open_node_disk(Arc::new(disk.clone()), &options(), &node, log).unwrap()
+    }
+
+    /// Whether some power cut removes the entry.
+    fn can_lose(disk: &SimDisk, id: EntryId) -> bool {
+        (0..32).any(|seed| {
+            let (_store, replica) = open(&disk.power_cut(seed));
+            replica.log_state().last < Some(id)
+        })
+    }
+
+    fn millisecond() -> Box<dyn FnMut() -> Duration + Send + Sync> {
+        Box::new(|| Duration::from_millis(1))
+    }
+
+    /// The network of a node without peers.
+    #[derive(Debug)]
+    struct Alone;
+
+    impl Transport for Alone {
+        fn connect<'a>(&'a self, _: &'a str) -> Connecting<'a> {
+            Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
+        }
+    }
+
+    impl Acceptor for Alone {
+        fn accept(&mut self) -> Accepting<'_> {
+            Box::pin(std::future::pending())
+        }
+
+        fn address(&self) -> io::Result<SocketAddr> {
+            Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_power_cut_does_not_remove_a_cluster_that_was_reported_as_formed() {
+        let disk = SimDisk::new();
+        let parts = SimParts {
+            disk: Arc::new(disk.clone()),
+            options: options(),
+            config: CONFIG,
+            transport: Arc::new(Alone),
+            acceptor: Box::new(Alone),
+            sync_time: millisecond(),
+        };
+        let node = Node::open_simulated(parts).await.unwrap();
+        let members = BTreeMap::from([(CONFIG.node, Member::default())]);
+        node.initialize(members).await.unwrap();
+        let first = EntryId {
+            term: 0,
+            index: LogIndex(1),
+        };
+        assert!(!can_lose(&disk, first));
+        node.end_simulated().await;
+    }
+}
