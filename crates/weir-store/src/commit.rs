@@ -172,11 +172,15 @@ impl Committer {
                     task(self);
                 }
             }
-            self.flush();
+            if !self.is_stepped() {
+                self.flush();
+            }
         }
         // A caller may have committed while the thread waited. A close waits for nothing.
         let is_quiet = is_closed || self.last_sync.elapsed() >= SEAL_AFTER;
-        self.sync_when_due(idle && is_quiet);
+        if !self.is_stepped() {
+            self.sync_when_due(idle && is_quiet);
+        }
         if idle && is_closed {
             self.apply_ready();
         }
@@ -244,7 +248,7 @@ impl Committer {
     /// How long the thread may sleep without work; `None` has no limit.
     fn sleep_max(&self) -> Option<Duration> {
         match self.engine.durability {
-            _ if self.is_poisoned() => None,
+            _ if self.is_poisoned() || self.is_stepped() => None,
             Durability::Group | Durability::Each => self
                 .unsealed
                 .then(|| SEAL_AFTER.saturating_sub(self.last_sync.elapsed())),

@@ -122,6 +122,8 @@ pub(crate) struct ReplicaWriter {
     pub(crate) vote: VoteFile,
     /// Callbacks to call after the next sync.
     pub(crate) flushes: Vec<Callback>,
+    /// Whether appended entries wait for a step of a simulation, instead of being synced at once.
+    pub(crate) is_stepped: bool,
     /// The newest stamp that this node appended or proposed, in milliseconds.
     pub(crate) stamp_ms: u64,
     /// Compiles the modules in the entries that this node appended.

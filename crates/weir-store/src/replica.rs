@@ -455,6 +455,18 @@ impl Replica {
         });
     }
 
+    /// From now on, appended entries are synced by the next [`step`](Self::step), or before a call
+    /// that requires it. For simulations.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn sync_in_steps(&self) {
+        self.task(|committer| {
+            if let Some(replica) = &mut committer.replica {
+                replica.is_stepped = true;
+            }
+        });
+    }
+
     /// Runs the deferred work of the writer thread at once: the sync for waiting callers, and the
     /// seal after it. Calls `done` afterwards. For simulations.
     #[cfg(feature = "sim")]
@@ -615,6 +627,7 @@ impl Committer {
             shared: Arc::clone(&shared),
             vote,
             flushes: Vec::new(),
+            is_stepped: false,
             stamp_ms: 0,
             appended: Appended::default(),
         };
@@ -723,6 +736,12 @@ impl Committer {
             let synced = self.log.durable_index().0;
             replica.shared.synced.store(synced, Ordering::SeqCst);
         }
+    }
+
+    /// Whether only the steps of a simulation sync and seal the log.
+    pub(crate) fn is_stepped(&self) -> bool {
+        let replica = self.replica.as_ref();
+        replica.is_some_and(|replica| replica.is_stepped)
     }
 
     /// Syncs the appended entries if the level requires it, and calls the waiting callbacks.
