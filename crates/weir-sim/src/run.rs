@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::change::Changes;
 use crate::client::{Client, Oracle};
-use crate::cluster::{Cluster, Crash};
+use crate::cluster::{Cluster, Crash, RunningNode};
 use weir_raft::sim::Fault;
 
 use crate::invariants::{InvariantChecks, agreement, members};
@@ -25,6 +25,10 @@ const SAFETY: Duration = Duration::from_secs(8);
 /// Time limit for the healed cluster to serve all clients, and again for catching up, in simulated
 /// time.
 const LIVENESS: Duration = Duration::from_secs(20);
+/// Time limit for one call that forms the cluster.
+const FORM_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause before that call is repeated.
+const FORM_PAUSE: Duration = Duration::from_millis(50);
 const CLIENTS: u64 = 3;
 /// Members of the group, in histories that have one.
 const WORKERS: u64 = 2;
@@ -151,8 +155,11 @@ async fn phases(
     for id in cluster.ids() {
         cluster.start(id).await?;
     }
-    if let Some(first) = cluster.running(1) {
-        let formed = first.node.initialize(cluster.members()).await;
+    let forming = tokio::spawn(form(cluster.clone()));
+    if cluster.planted.is_some() || disk_fault.is_some() {
+        // A damaged disk must be one of the disks with which the cluster was formed, and a planted
+        // fault must be found in a formed cluster.
+        let formed = forming.await;
         formed.map_err(|error| Violation::new("a cluster is formed", error.to_string()))?;
     }
     let oracle = Oracle::default();
@@ -220,6 +227,28 @@ async fn phases(
         changes: changes.map_or(0, |changes| changes.completed),
         excluded: cluster.excluded_count(),
     })
+}
+
+/// Forms the cluster. A power cut can remove the first entry until the node has reported that the
+/// cluster is formed, so the call is repeated until then.
+async fn form(cluster: Cluster) {
+    let members = cluster.members();
+    loop {
+        if let Some(first) = cluster.running(1) {
+            cluster.trace.add("form", &[first.id, first.run], &[]);
+            let formed = first.node.initialize(members.clone());
+            if let Ok(Ok(())) = timeout(FORM_TIMEOUT, formed).await {
+                return;
+            }
+        }
+        // An earlier call may have formed the cluster after its error.
+        let running = cluster.all_running();
+        let is_member = |running: &RunningNode| running.node.status().applied.is_some();
+        if running.iter().any(is_member) {
+            return;
+        }
+        sleep(FORM_PAUSE).await;
+    }
 }
 
 /// Checks the invariants that hold at every moment. Returns the violation that a client has found.
