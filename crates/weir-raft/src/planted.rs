@@ -14,6 +14,8 @@ use crate::types::Types;
 pub enum Fault {
     /// Votes are kept only in memory.
     VoteNotSaved,
+    /// Appends are reported as synced before their sync.
+    SyncReportedEarly,
     /// A proposal whose entry was truncated is answered with the result of the next applied entry.
     TruncationKeepsWaiters,
     /// A snapshot does not carry the membership.

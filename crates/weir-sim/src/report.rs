@@ -9,6 +9,8 @@ pub enum Planted {
     VoteNotSaved,
     /// Appends are acknowledged without a sync.
     SyncSkipped,
+    /// Appends are acknowledged before their sync, which is not skipped.
+    SyncReportedEarly,
     /// Any node answers a linear read from its own state.
     LocalRead,
     /// A node that believes that it leads answers linear reads without asking a majority, as if it

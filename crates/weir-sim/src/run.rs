@@ -110,6 +110,7 @@ pub(crate) fn simulate<F: Future>(seed: u64, history: F) -> Result<F::Output, Vi
 fn fault_of(planted: Planted) -> Option<Fault> {
     match planted {
         Planted::VoteNotSaved => Some(Fault::VoteNotSaved),
+        Planted::SyncReportedEarly => Some(Fault::SyncReportedEarly),
         Planted::TruncationKeepsWaiters => Some(Fault::TruncationKeepsWaiters),
         Planted::SnapshotWithoutMembership => Some(Fault::SnapshotWithoutMembership),
         Planted::SyncSkipped

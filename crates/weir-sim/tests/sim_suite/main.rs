@@ -177,6 +177,11 @@ fn a_skipped_sync_is_found() {
 }
 
 #[test]
+fn a_sync_that_is_reported_early_is_found() {
+    violation_of(Planted::SyncReportedEarly, 200);
+}
+
+#[test]
 fn a_leader_that_trusts_its_clock_is_found() {
     assert_eq!(
         violation_of(Planted::LeaderByClock, 100).invariant,
