@@ -511,7 +511,7 @@ impl Members {
 
     /// Waits until the membership entry that a caller has seen is committed.
     async fn until_committed(&self, current: &Current) -> Result<(), ChangeError> {
-        self.until_shown(|metrics| metrics.cluster_committed >= current.entry)
+        self.until_shown(|metrics| is_committed(metrics, current.entry))
             .await
     }
 
@@ -606,6 +606,12 @@ impl Current {
         }
         Ok(())
     }
+}
+
+/// Whether a membership entry is the newest committed one. The committed index does not show this:
+/// another leader may have committed a later entry, and have removed this one.
+fn is_committed(metrics: &RaftMetrics<Types>, entry: Option<LogId>) -> bool {
+    *metrics.committed_membership_config.log_id() == entry
 }
 
 /// Whether a member has answered a request of this leader that began after `since`.
@@ -794,7 +800,31 @@ fn change_error(error: &RaftError<Types, ClientWriteError<Types>>) -> ChangeErro
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use weir_store::LogIndex;
+    use weir_store::replica::EntryId;
+
     use super::*;
+    use crate::convert::log_id;
+    use crate::types::StoredMembership;
+
+    /// A reply that names an undone removal would end the node.
+    #[test]
+    fn an_entry_that_another_leader_has_removed_is_not_committed() {
+        let entry = |term| {
+            let index = LogIndex(10);
+            Some(log_id(EntryId { term, index }))
+        };
+        let stored = |entry| Arc::new(StoredMembership::new(entry, Membership::default()));
+        let mut metrics = RaftMetrics::<Types>::new_initial(1);
+        metrics.membership_config = stored(entry(1));
+        // The entries of the next leader are committed, and are not in this log yet.
+        metrics.cluster_committed = entry(2);
+        assert!(!is_committed(&metrics, entry(1)));
+        metrics.committed_membership_config = stored(entry(1));
+        assert!(is_committed(&metrics, entry(1)));
+    }
 
     /// The notes of removed nodes are bounded. When they are full, a number that a removed node may
     /// have had is refused.
