@@ -90,7 +90,7 @@ pub async fn join_by(
             return Err(NodeError::Refused(text));
         }
     }
-    let mut leader_peer = None;
+    let mut leader_peer: Option<String> = None;
     let mut failure = "no address of a member was given".to_owned();
     loop {
         let hint = leader_peer.take();
