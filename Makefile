@@ -9,7 +9,8 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
 
 demo: ## show the main features on real data, step by step (under a minute after the build)
-	@echo "Building weir in release mode; the first time takes a few minutes, then seconds."
+	@echo "Building weir in release mode. The first build uses about 13 minutes of processor time, divided among"
+	@echo "the cores; its last step is long and prints nothing. Later builds take seconds."
 	@cargo build --release --locked --package weir-cli
 	@"$${CARGO_TARGET_DIR:-target}/release/weir" demo
 	@echo "Run the command as $${CARGO_TARGET_DIR:-target}/release/weir;"
