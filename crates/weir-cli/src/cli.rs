@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use weir::{Consistency, Durability, IntentionLimits};
 
@@ -212,7 +212,7 @@ impl Cli {
         }
         let matches = grammar.try_get_matches();
         let cli = matches.and_then(|matches| Self::from_arg_matches(&matches));
-        cli.unwrap_or_else(|error| {
+        cli.unwrap_or_else(|mut error| {
             if error.kind() == ErrorKind::MissingRequiredArgument {
                 let words: Vec<OsString> = std::env::args_os().collect();
                 let (path, common) = Self::read_loosely(&words);
@@ -226,8 +226,36 @@ impl Cli {
                     std::process::exit(i32::from(code != ExitCode::SUCCESS));
                 }
             }
+            Self::suggest(&mut error);
             error.exit()
         })
+    }
+
+    /// Adds the similar command to the error for an unknown one. clap compares words in a way that
+    /// finds no short ones, such as `get` for `gte`.
+    fn suggest(error: &mut clap::Error) {
+        let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+            return;
+        };
+        if error.get(ContextKind::SuggestedSubcommand).is_some() {
+            return;
+        }
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let (path, _) = Self::read_loosely(&words);
+        let grammar = Self::build();
+        let mut at = &grammar;
+        for name in path.split_whitespace() {
+            let Some(next) = at.find_subcommand(name) else {
+                return;
+            };
+            at = next;
+        }
+        let mut commands = at.get_subcommands().map(clap::Command::get_name);
+        let Some(name) = commands.find(|name| crate::help::is_similar(word, name)) else {
+            return;
+        };
+        let names = ContextValue::Strings(vec![name.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, names);
     }
 
     /// Returns the command names in these words, joined by blanks, and the common options. Required

@@ -220,6 +220,25 @@ fn explain(code: ErrorCode) -> String {
     text
 }
 
+/// Whether two words differ in one letter, or in the order of two adjacent letters.
+pub(crate) fn is_similar(typed: &str, name: &str) -> bool {
+    let (mut typed, mut name) = (typed.as_bytes(), name.as_bytes());
+    while let ([a, left @ ..], [b, right @ ..]) = (typed, name)
+        && a == b
+    {
+        (typed, name) = (left, right);
+    }
+    while let ([left @ .., a], [right @ .., b]) = (typed, name)
+        && a == b
+    {
+        (typed, name) = (left, right);
+    }
+    match (typed, name) {
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        (typed, name) => typed.len() <= 1 && name.len() <= 1,
+    }
+}
+
 fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<String> {
     command.build();
     let mut at = &mut command;
@@ -233,8 +252,10 @@ fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<Strin
                 let known = words.get(..depth).unwrap_or_default().join(" ");
                 format!("`weir {known}` has no subcommands; `weir help {known}` describes it\n")
             } else {
+                let near = names.iter().find(|name| is_similar(word, name));
+                let near = near.map_or(" ".to_owned(), |name| format!(" did you mean {name}?\n"));
                 format!(
-                    "there is no command {word}; the commands are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
+                    "there is no command {word};{near}the commands are: {}\n`weir help guide` lists the guides, `weir help errors` the error codes\n",
                     names.join(" ")
                 )
             };
@@ -247,4 +268,26 @@ fn command(mut command: clap::Command, words: &[String]) -> anyhow::Result<Strin
             .unwrap_or_else(|| unreachable!("just seen"));
     }
     Ok(at.render_long_help().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_similar;
+
+    #[test]
+    fn words_with_one_difference_are_similar() {
+        for (typed, name) in [
+            ("gte", "get"),
+            ("topics", "topic"),
+            ("tpic", "topic"),
+            ("tail", "tails"),
+            ("pot", "put"),
+            ("sl", "ls"),
+        ] {
+            assert!(is_similar(typed, name), "{typed} {name}");
+        }
+        for (typed, name) in [("gte", "put"), ("", "ls"), ("teg", "get"), ("x", "ls")] {
+            assert!(!is_similar(typed, name), "{typed} {name}");
+        }
+    }
 }

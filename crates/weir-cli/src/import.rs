@@ -39,7 +39,7 @@ use crate::caller::Caller;
 use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Output, Shape, field};
 use crate::place::{self, Access};
-use crate::report::{Failure, FailureContext, note};
+use crate::report::{Failure, FailureContext, counted, note};
 use crate::verdict;
 use crate::write::ensure;
 
@@ -151,7 +151,10 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     if imported_before > 0 {
         note(
             caller.quiet,
-            &format!("resuming after {imported_before} items that earlier runs imported"),
+            &format!(
+                "resuming after {} that earlier runs imported",
+                counted(imported_before, "item", "items")
+            ),
         );
     }
     let validator = ItemValidator::new(args, caller, sender.name());
@@ -182,12 +185,12 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
 
 /// The failure that reports a Ctrl-C.
 fn interrupted(args: &ImportArgs, source: &Source, counts: &Counts) -> Failure {
-    let written = counts.imported + counts.rejected;
+    let written = counted(counts.imported + counts.rejected, "item", "items");
     let failure = Failure::new(
         ErrorCode::Cancelled,
         format!("the import of {} was interrupted", args.file.display()),
     )
-    .because(format!("this run wrote {written} items"));
+    .because(format!("this run wrote {written}"));
     match source.identity() {
         Some(_) if args.again => failure.advise("to resume, run the same command without --again"),
         Some(_) => failure.advise("run the same command again: it resumes after these items"),
@@ -303,6 +306,15 @@ impl<'a> Run<'a> {
         counts.broken = self.validator.broken();
         counts.bytes = bytes;
         counts
+    }
+}
+
+/// The name of the input in an error.
+fn input_name(file: &Path) -> String {
+    if file == Path::new("-") {
+        "the input".to_owned()
+    } else {
+        file.display().to_string()
     }
 }
 

@@ -359,9 +359,9 @@ impl Items {
     }
 }
 
-/// The failure for an unusable line or item of the input.
-pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
-    let what = format!("line {line} column {column} of the input cannot be used");
+/// The failure for an unusable line or item of the input, which has the name `input`.
+pub(crate) fn bad_line(input: &str, line: u64, column: u64, why: &str) -> Failure {
+    let what = format!("line {line} column {column} of {input} cannot be used");
     Failure::new(ErrorCode::BadLine, what).because(why)
 }
 
@@ -369,5 +369,5 @@ pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
 /// the other lines.
 pub(crate) fn bad_text(line: u64, error: &ParseError, then: &str) -> Failure {
     let (line, column) = error.position_in_input(line, 1);
-    bad_line(line, column, &error.why).advise(format!("correct it there; {then}"))
+    bad_line("the input", line, column, &error.why).advise(format!("correct it there; {then}"))
 }

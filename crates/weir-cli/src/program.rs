@@ -20,7 +20,7 @@ use clap::{Args, Subcommand};
 use weir::{ErrorCode, limits};
 
 use crate::caller::Caller;
-use crate::report::{Failure, FailureContext};
+use crate::report::{Failure, FailureContext, unopened};
 
 /// The commands with required arguments that print rows, and the fields of the rows.
 pub(crate) const ROWS: &[(&str, &[crate::output::Field])] = &[
@@ -219,7 +219,7 @@ const FILE_BYTES_MAX: u64 = limits::VALUE_BYTES_MAX as u64;
 /// Reads a module or a script.
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = || format!("cannot read {}", file.display());
-    let open = File::open(file).failed(shown)?;
+    let open = File::open(file).map_err(|error| unopened(shown(), &error))?;
     let mut bytes = Vec::new();
     // The byte after the maximum shows that the file is larger.
     let read = open.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);

@@ -16,7 +16,7 @@ use crate::bytes::json_string;
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place;
-use crate::report::{Failure, note};
+use crate::report::{Failure, counted, note};
 use crate::target;
 use crate::verify;
 
@@ -140,7 +140,8 @@ fn losses(report: &SalvageReport) -> String {
     let topics = report.lost.iter().chain(&report.lost_later);
     let topics: BTreeSet<&str> = topics.map(|lost| lost.topic.as_str()).collect();
     if !topics.is_empty() {
-        parts.push(format!("records of {} topics", topics.len()));
+        let topics = counted(topics.len() as u64, "topic", "topics");
+        parts.push(format!("records of {topics}"));
     }
     parts.join(" and ")
 }

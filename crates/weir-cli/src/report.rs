@@ -62,6 +62,10 @@ pub(crate) const LOST_NODE: &str = "replace the node: `weir cluster rm N --yes` 
 const NO_LEADER: &str = "run `weir cluster status`: it shows the nodes that do not answer; \
      a leader needs a majority of the nodes";
 
+/// The advice for a topic option above the limit of the operator.
+const FUEL_LIMIT: &str = "set fuel-max to at most the limit that is named; only a server accepts \
+     more, with a higher `program_fuel_max`";
+
 /// The exit code that shells report for SIGPIPE.
 const UNREAD: u8 = 141;
 
@@ -146,6 +150,10 @@ impl Failure {
             } => failure.advise(NO_LEADER),
             StoreError::Missing { what: "store" } => {
                 failure.advise("check the path given to `--at`; `weir put` creates a new store")
+            }
+            // Of this store, or of a server.
+            _ if failure.code == ErrorCode::TooLarge && failure.reason().contains("fuel_max") => {
+                failure.advise(FUEL_LIMIT)
             }
             _ => failure,
         }
@@ -275,11 +283,19 @@ impl<T> FailureContext<T> for io::Result<T> {
 
 /// Converts the result of a write to standard output. A closed output becomes [`StdoutClosed`].
 pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
-    result.map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => StdoutClosed.into(),
-        _ => Failure::new(io_code(&error), "cannot write to standard output")
-            .because(error)
-            .into(),
+    result.map_err(|error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return StdoutClosed.into();
+        }
+        let code = io_code(&error);
+        let failure = Failure::new(code, "cannot write to standard output").because(error);
+        match code {
+            ErrorCode::DiskFull => failure.advise(
+                "free space on the file system of standard output, or redirect it to another one",
+            ),
+            _ => failure,
+        }
+        .into()
     })
 }
 
@@ -345,6 +361,22 @@ pub(crate) fn note(quiet: bool, text: &str) {
     if !quiet {
         print_line(&one_line(text));
     }
+}
+
+/// The failure to open a file that the user has named.
+pub(crate) fn unopened(what: impl Into<String>, error: &io::Error) -> Failure {
+    let failure = Failure::new(io_code(error), what).because(error);
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            failure.advise("check the path; a relative path begins in the current directory")
+        }
+        _ => failure,
+    }
+}
+
+/// A number and its noun, such as `1 file` and `2 files`.
+pub(crate) fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// Prints an error, and returns the exit code.

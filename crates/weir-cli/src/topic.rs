@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use weir::{ErrorCode, Operation, ReadFrom, TopicInfo, Weir};
 
 use crate::caller::Caller;
-use crate::confirm::confirm;
+use crate::confirm::confirm_if;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::report::{self, Failure, FailureContext, note};
@@ -261,7 +261,7 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
         }
         Verb::Rm { name, yes } => {
             if !yes {
-                confirm("topic", name)?;
+                confirm_if("topic", name, || exists(caller, name))?;
             }
             let weir = place::open(caller, Access::Change)?;
             change(caller, &weir, name, Operation::Destroy)
@@ -306,6 +306,15 @@ fn info(weir: &Weir, name: &str) -> anyhow::Result<TopicInfo> {
         .try_info()
         .failed(|| format!("cannot read the state of topic {name}"))?;
     Ok(info.ok_or_else(missing)?)
+}
+
+/// Fails if the topic does not exist. Does not keep the store open.
+fn exists(caller: &Caller, name: &str) -> anyhow::Result<()> {
+    let weir = place::open(caller, Access::Change)?;
+    if info(&weir, name)?.live {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorCode::TopicUnknown, format!("there is no topic {name}")).into())
 }
 
 fn retain(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {

@@ -12,7 +12,7 @@ use crate::bytes::json_string;
 use crate::caller::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place;
-use crate::report::{Failure, note};
+use crate::report::{Failure, counted, note};
 
 /// Time between two lines about the progress of a check.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -148,7 +148,8 @@ pub(crate) fn ensure_sound(at: &Path, report: &VerifyReport) -> anyhow::Result<(
         None => Ok(()),
         Some(first) => {
             let what = format!("the store in {} is damaged", at.display());
-            let why = format!("{count} findings; {}", line(first));
+            let count = counted(count, "finding", "findings");
+            let why = format!("{count}; {}", line(first));
             let failure = Failure::new(ErrorCode::Damaged, what).because(why);
             let advice = "keep a copy of this directory; restore a backup, or list with `weir repair --dry-run` what can be repaired";
             Err(failure.advise(advice).tool().into())

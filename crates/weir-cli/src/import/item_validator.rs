@@ -6,10 +6,10 @@ use std::str::FromStr;
 use serde_json::value::RawValue;
 use weir::{IntentionLimits, limits};
 
-use super::ImportArgs;
 use super::dead_letters::DeadLetterFile;
 use super::input_item::InputItem;
 use super::key_path::KeyPath;
+use super::{ImportArgs, input_name};
 use crate::caller::Caller;
 use crate::item::{Item, Items, ParseError, bad_line};
 use crate::report::{FailureContext, note};
@@ -114,9 +114,13 @@ impl<'a> ItemValidator<'a> {
             );
         }
         match &self.args.on_error {
-            OnError::Stop => Err(bad_line(line, column, &error.why)
-                .advise("correct the item and run the same command again, or use --on-error skip")
-                .into()),
+            OnError::Stop => {
+                let input = input_name(&self.args.file);
+                let failure = bad_line(&input, line, column, &error.why);
+                let advice =
+                    "correct the item and run the same command again, or use --on-error skip";
+                Err(failure.advise(advice).into())
+            }
             OnError::Skip => Ok(None),
             OnError::DeadLetter(_) if self.args.dry_run => Ok(None),
             OnError::DeadLetter(path) => {

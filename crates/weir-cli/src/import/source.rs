@@ -13,11 +13,11 @@ use super::item_validator::OnError;
 use super::key_path::KeyPath;
 use super::lines::LineReader;
 use super::scan::Array;
-use super::{ImportArgs, InputFormat};
+use super::{ImportArgs, InputFormat, input_name};
 use crate::bytes::ESCAPED_BYTES_MAX;
 use crate::interrupt::Interrupt;
 use crate::item::bad_line;
-use crate::report::{Failure, FailureContext, usage};
+use crate::report::{Failure, FailureContext, unopened, usage};
 
 /// Bytes of the read buffer.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -57,7 +57,7 @@ impl Source {
             let file = io::stdin().as_fd().try_clone_to_owned().failed(failed)?;
             File::from(file)
         } else {
-            let file = File::open(&args.file).failed(failed)?;
+            let file = File::open(&args.file).map_err(|error| unopened(failed(), &error))?;
             let metadata = file.metadata().failed(failed)?;
             if metadata.is_dir() {
                 let failure =
@@ -130,9 +130,12 @@ impl Source {
         match found {
             Ok(found) => Ok(found),
             Err(Problem::Io(error)) => Err(error).failed(|| format!("cannot read {}", self.shown)),
-            Err(Problem::Wrong { line, column, why }) => Err(bad_line(line, column, &why)
-                .advise("correct the document at this position; the items before it were processed")
-                .into()),
+            Err(Problem::Wrong { line, column, why }) => {
+                let input = input_name(Path::new(&self.shown));
+                let advice =
+                    "correct the document at this position; the items before it were processed";
+                Err(bad_line(&input, line, column, &why).advise(advice).into())
+            }
         }
     }
 }

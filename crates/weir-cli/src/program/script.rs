@@ -93,7 +93,8 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     if args.write {
         let text = script::rewritten(&text, &blocks);
         std::fs::write(path, text).failed(|| format!("cannot write {}", path.display()))?;
-        report::note(caller.quiet, &format!("wrote {} blocks", blocks.len()));
+        let wrote = report::counted(blocks.len() as u64, "block", "blocks");
+        report::note(caller.quiet, &format!("wrote {wrote}"));
         return Ok(ExitCode::SUCCESS);
     }
     let lines = tracer.take().calls;
@@ -106,9 +107,10 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     let steps = blocks.iter().map(|block| block.steps.len()).sum::<usize>();
     let differ = blocks.iter().flat_map(|block| &block.steps);
     let differ = differ.filter(|step| step.expected != step.actual).count();
+    let steps = report::counted(steps as u64, "step", "steps");
     report::note(
         caller.quiet && differ == 0,
-        &format!("{}: {steps} steps, {differ} differ", path.display()),
+        &format!("{}: {steps}, {differ} differ", path.display()),
     );
     Ok(if differ > 0 {
         ExitCode::from(verdict::NOT_VALID)

@@ -83,6 +83,14 @@ fn an_invalid_command_line_exits_with_2_and_suggests_a_correction() {
         "{}",
         typo.err
     );
+    let typo = place.run("gte orders").code(2);
+    assert!(
+        typo.err.contains("similar subcommand exists: 'get'"),
+        "{}",
+        typo.err
+    );
+    let typo = place.run("help topics").code(2);
+    assert!(typo.err.contains("did you mean topic?"), "{}", typo.err);
     place.run("put").code(2);
     place.run("get t").code(2);
     place.run("get t 1 --key k").code(2);
@@ -258,6 +266,82 @@ fn weaker_durability_is_noted_once() {
     assert_eq!(weak.err.lines().count(), 1, "{}", weak.err);
     assert_eq!(place.run("put t x --durability each").ok().err, "");
     assert_eq!(place.run("put t x --durability memory -q").ok().err, "");
+}
+
+#[test]
+fn a_full_file_system_of_standard_output_is_named() {
+    let place = Place::new();
+    place.run("put t x").ok();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut command = place.weir();
+    command.args(["tail", "t"]).stdout(full.unwrap());
+    let done = crate::run::command_output(command.output().unwrap()).code(5);
+    check(done.err.trim_end(), "E403");
+    let advice = "free space on the file system of standard output";
+    assert!(done.err.contains(advice), "{}", done.err);
+}
+
+#[test]
+fn a_fuel_limit_is_raised_at_a_server_only() {
+    let place = Place::new();
+    place.run("topic create t").ok();
+    let over = place.run("topic set t fuel-max=20000000").code(1);
+    check(over.err.trim_end(), "E309");
+    let advice = "only a server accepts more, with a higher `program_fuel_max`";
+    assert!(over.err.contains(advice), "{}", over.err);
+}
+
+#[test]
+fn a_missing_file_and_a_bad_line_are_named() {
+    let place = Place::new();
+    for line in ["import none -t t", "program check none"] {
+        let missing = place.run(line).code(1);
+        check(missing.err.trim_end(), "E401");
+        assert!(missing.err.contains("check the path;"), "{}", missing.err);
+    }
+    place.write("d.ndjson", "1\n2\nx\n");
+    let bad = place.run("import d.ndjson -t t").code(1);
+    let what = "line 3 column 1 of d.ndjson cannot be used";
+    assert!(bad.err.contains(what), "{}", bad.err);
+    place.write("d.json", "[1,");
+    let bad = place.run("import d.json -t t").code(1);
+    assert!(bad.err.contains(" of d.json cannot be used"), "{}", bad.err);
+    let bad = place.pipe("import - -t t", "x\n").code(1);
+    let what = "line 1 column 1 of the input cannot be used";
+    assert!(bad.err.contains(what), "{}", bad.err);
+}
+
+#[test]
+fn a_confirmation_needs_an_answer_and_an_existing_topic() {
+    const SPAWN: &str = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    let place = Place::new();
+    place.run("put t x").ok();
+    let remove = |topic: &str, typed: &str| {
+        let mut python = place.command("python3");
+        python.args(["-c", SPAWN, env!("CARGO_BIN_EXE_weir")]);
+        python.args(["topic", "rm", topic]);
+        python.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = python.spawn().unwrap();
+        let mut terminal = child.stdin.take().unwrap();
+        terminal.write_all(typed.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        drop(terminal);
+        crate::run::command_output(output).text()
+    };
+    // The end of the input, as Ctrl-D sends it.
+    for typed in ["\u{4}", "\n"] {
+        let done = remove("t", typed);
+        assert!(done.contains("there was no answer"), "{done}");
+    }
+    let done = remove("t", "u\n");
+    assert!(done.contains("another text was typed"), "{done}");
+    let missing = remove("none", "\u{4}");
+    assert!(missing.contains("there is no topic none"), "{missing}");
+    assert!(!missing.contains("to remove the topic"), "{missing}");
+    let done = remove("t", "t\n");
+    assert!(done.contains("VALID"), "{done}");
+    let again = remove("t", "t\n");
+    assert!(again.contains("there is no topic t"), "{again}");
 }
 
 #[test]
