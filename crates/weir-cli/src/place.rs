@@ -17,7 +17,7 @@ use weir::{
 
 use crate::caller::Caller;
 use crate::progress::Progress;
-use crate::report::{Failure, FailureContext, note};
+use crate::report::{Failure, FailureContext, counted, note};
 
 /// The name of this program in the lock file.
 pub(crate) const PROGRAM: &str = "weir";
@@ -120,11 +120,11 @@ pub(crate) fn print_report(caller: &Caller, access: Access, store: &Store) {
     }
     if caller.verbose {
         let text = format!(
-            "opened {} ({}): replayed {} log entries, rebuilt {} files",
+            "opened {} ({}): replayed {}, rebuilt {}",
             at.value,
             at.origin,
-            report.replayed_entries,
-            report.set_aside.len(),
+            counted(report.replayed_entries, "log entry", "log entries"),
+            counted(report.set_aside.len() as u64, "file", "files"),
         );
         note(false, &text);
     }
@@ -157,7 +157,8 @@ fn connect(caller: &Caller, url: &str) -> anyhow::Result<Weir> {
             format!("{url} has no TLS, so others on the network can read the token: use weirs://");
         note(caller.quiet, &text);
     }
-    let weir = Weir::connect_with(url, &options).map_err(|error| cannot_connect(url, &error))?;
+    let weir = Weir::connect_with(url, &options)
+        .map_err(|error| cannot_connect(&with_origin(caller, url), &error))?;
     if caller.verbose {
         let origin = &caller.settings.at.origin;
         let level = weir.durability().map_or("?", |level| level.name());
@@ -167,6 +168,14 @@ fn connect(caller: &Caller, url: &str) -> anyhow::Result<Weir> {
         );
     }
     Ok(weir)
+}
+
+/// The place of the call for an error, with its origin unless it is a flag.
+fn with_origin(caller: &Caller, at: &str) -> String {
+    match caller.settings.at.origin.as_str() {
+        "flag" => at.to_owned(),
+        origin => format!("{at} (from {origin})"),
+    }
 }
 
 fn cannot_connect(url: &str, error: &WeirError) -> Failure {
@@ -467,7 +476,8 @@ pub(crate) fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> any
 
 /// The location of the store of the call.
 pub(crate) fn location(caller: &Caller) -> anyhow::Result<Location<'_>> {
-    parse(&caller.settings.at.value)
+    let at = &caller.settings.at.value;
+    parse_as(at, || with_origin(caller, at))
 }
 
 /// Whether a text without a scheme is `HOST:PORT`.
@@ -480,14 +490,17 @@ fn is_address(at: &str) -> bool {
 
 /// Parses a directory or the address of a server.
 pub(crate) fn parse(at: &str) -> anyhow::Result<Location<'_>> {
+    parse_as(at, || at.to_owned())
+}
+
+/// As `parse`. `shown` is the place for an error.
+fn parse_as(at: &str, shown: impl FnOnce() -> String) -> anyhow::Result<Location<'_>> {
     let scheme = match at.split_once("://") {
         _ if at.starts_with("unix:") => return Ok(Location::Server(at)),
         None if is_address(at) => {
             let host = if at.starts_with(':') { "localhost" } else { "" };
-            let failure = Failure::new(
-                ErrorCode::BadAddress,
-                format!("cannot use the address {at}"),
-            );
+            let what = format!("cannot use the address {}", shown());
+            let failure = Failure::new(ErrorCode::BadAddress, what);
             return Err(failure
                 .because("the address of a server must begin with a scheme")
                 .advise(format!(
@@ -500,10 +513,8 @@ pub(crate) fn parse(at: &str) -> anyhow::Result<Location<'_>> {
         Some(("weir" | "weirs", _)) => return Ok(Location::Server(at)),
         Some((scheme, _)) => scheme,
     };
-    let failure = Failure::new(
-        ErrorCode::BadAddress,
-        format!("cannot use the address {at}"),
-    );
+    let what = format!("cannot use the address {}", shown());
+    let failure = Failure::new(ErrorCode::BadAddress, what);
     Err(match scheme {
         "http" | "https" => failure
             .because("commands use the native protocol of a server, not HTTP")
@@ -527,6 +538,7 @@ pub(crate) fn directory<'a>(
     match location(caller)? {
         Location::Directory(at) => Ok(at),
         Location::Server(url) => {
+            let url = with_origin(caller, url);
             let what = format!("{verb} cannot use the server {url}");
             let why = "this command needs the directory of a store, not the address of a server";
             let failure = Failure::new(ErrorCode::BadAddress, what);

@@ -158,6 +158,27 @@ fn a_file_with_an_unknown_key_is_rejected_with_its_line_and_a_similar_key() {
 }
 
 #[test]
+fn an_error_about_an_address_names_the_origin_of_the_address() {
+    let place = Place::new();
+    place.run("context create shop weir://127.0.0.1:1").ok();
+    place.run("context use shop").ok();
+    let done = place.run("get t 1 --lock-wait 0s").code(1);
+    let what = "cannot connect to weir://127.0.0.1:1 (from context shop) (E503)";
+    assert!(done.err.contains(what), "{}", done.err);
+    let done = place.run("verify");
+    let what = "cannot use the server weir://127.0.0.1:1 (from context shop) (E505)";
+    assert!(done.err.contains(what), "{}", done.err);
+    let done = place.run("get t 1 --lock-wait 0s --at weir://127.0.0.1:1");
+    let what = "cannot connect to weir://127.0.0.1:1 (E503)";
+    assert!(done.err.contains(what), "{}", done.err);
+    let mut command = place.weir();
+    command.args(["get", "t", "1"]).env("WEIR_AT", "http://host");
+    let done = command_output(command.output().unwrap()).code(2);
+    let what = "cannot use the address http://host (from environment WEIR_AT) (E505)";
+    assert!(done.err.contains(what), "{}", done.err);
+}
+
+#[test]
 fn an_address_without_a_scheme_creates_no_directory() {
     let place = Place::new();
     for words in [
