@@ -205,14 +205,25 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
         ),
     ])?;
     out.finish()?;
-    if program.valid < total {
-        let text = format!(
-            "{} of {total} writes were rejected, {} trapped, {} failed otherwise; the figures include their time",
-            program.rejected, program.trapped, program.failed
-        );
-        report::note(caller.quiet, &text);
-    }
+    note_others(caller, &program, total);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints how many of the writes to the topic with the program were not valid.
+fn note_others(caller: &Caller, program: &TopicMeasurement, total: u64) {
+    if program.valid == total {
+        return;
+    }
+    let hint = if program.valid == 0 {
+        "; no write was valid: give writes that the program accepts, with --script or --key and --value"
+    } else {
+        ""
+    };
+    let text = format!(
+        "{} of {total} writes were rejected, {} trapped, {} failed otherwise; the figures include their time{hint}",
+        program.rejected, program.trapped, program.failed
+    );
+    report::note(caller.quiet, &text);
 }
 
 impl Job {
@@ -225,7 +236,8 @@ impl Job {
     }
 
     fn of_key(args: &BenchArgs, code: Vec<u8>) -> anyhow::Result<Self> {
-        let (key, value) = (argument(&args.key)?, argument(&args.value)?);
+        let key = argument("--key", &args.key)?;
+        let value = argument("--value", &args.value)?;
         let put = |key| Write {
             operation: OwnedOperation::Put(key, value.clone()),
             principal: Vec::new(),
@@ -241,7 +253,7 @@ impl Job {
         });
         Ok(Self {
             options: options::parse(&args.options, &TopicOptions::default())?,
-            args: argument(&args.args)?,
+            args: argument("--args", &args.args)?,
             writes: writes.collect(),
             code,
             fill: several,

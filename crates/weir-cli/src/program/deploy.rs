@@ -48,7 +48,7 @@ pub(super) struct ReplaceArgs {
 /// Runs `weir program deploy`.
 pub(super) fn deploy(caller: &Caller, args: &DeployArgs) -> anyhow::Result<ExitCode> {
     let options = &options::parse(&args.options, &TopicOptions::default())?;
-    let (code, arguments) = (&module(&args.file)?, &argument(&args.args)?);
+    let (code, arguments) = (&module(&args.file)?, &argument("--args", &args.args)?);
     let weir = place::open(caller, Access::Write)?;
     let create = Operation::CreateProgram {
         options,
@@ -74,7 +74,7 @@ fn warn(caller: &Caller, weir: &Weir, name: &str) {
 
 /// Runs `weir program replace`.
 pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<ExitCode> {
-    let (code, arguments) = (&module(&args.file)?, &argument(&args.args)?);
+    let (code, arguments) = (&module(&args.file)?, &argument("--args", &args.args)?);
     let expected = args.expect.as_deref().map(hash).transpose()?;
     let weir = place::open(caller, Access::Change)?;
     let replace = Operation::Replace {
@@ -92,13 +92,16 @@ pub(super) fn quarantine(caller: &Caller, name: &str, release: bool) -> anyhow::
     change(caller, &weir, name, Operation::Quarantine { stopped })
 }
 
-/// Parses bytes in the syntax of scripts.
-pub(super) fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
+/// Parses the value of an option: bytes in the syntax of scripts.
+pub(super) fn argument(option: &str, words: &str) -> anyhow::Result<Vec<u8>> {
     script::parse_at(words).map_err(|at| {
         let bad = words.get(at..).unwrap_or_default();
-        Failure::new(ErrorCode::BadOption, format!("cannot use the arguments {words}"))
+        let syntax = "write a byte as \\xff, a big-endian number as {u32:5} or {i64:-5}, and nine times x as {x*9}";
+        // The shell removes the outer quotes; the inner ones are part of the syntax.
+        let quoted = format!("{option} \"'{{\\\"a\\\":1}}'\"");
+        Failure::new(ErrorCode::BadOption, format!("cannot use {option} {words}"))
             .because(format!("the syntax is invalid from byte {at} on: {bad}"))
-            .advise("write a byte as \\xff, a big-endian number as {u32:5} or {i64:-5}, and nine times x as {x*9}")
+            .advise(format!("quote a text that has braces, as in `{quoted}`; {syntax}"))
             .into()
     })
 }

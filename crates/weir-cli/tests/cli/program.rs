@@ -144,6 +144,32 @@ fn a_check_reports_an_invalid_module() {
 }
 
 #[test]
+fn a_text_with_braces_gets_the_advice_to_quote_it() {
+    let place = Place::new();
+    place.write("counter.wasm", file("programs/prebuilt/counter.wasm"));
+    for (line, option) in [
+        ("program bench counter.wasm --key", "--key"),
+        ("program bench counter.wasm --value", "--value"),
+        ("program deploy js counter.wasm --args", "--args"),
+    ] {
+        let done = place.run(&format!("{line} {{\"a\":1}}")).code(2);
+        let what = format!("cannot use {option} {{\"a\":1}} (E415)");
+        assert!(done.err.contains(&what), "{}", done.err);
+        let quoted = format!("`{option} \"'{{\\\"a\\\":1}}'\"`");
+        assert!(done.err.contains(&quoted), "{}", done.err);
+    }
+}
+
+#[test]
+fn a_script_of_one_block_is_counted_in_the_singular() {
+    let place = Place::new();
+    place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
+    place.write("one.txt", "create t\n----\n\n");
+    let done = place.run("program test balance.wasm one.txt --write").ok();
+    assert_eq!(done.err, "weir: wrote 1 block\n");
+}
+
+#[test]
 fn a_failed_script_shows_the_lines_that_differ() {
     let place = Place::new();
     place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
@@ -729,6 +755,8 @@ fn a_bench_counts_its_writes_and_leaves_no_files() {
     let bench = place.run(words).ok();
     assert_eq!(bench.json()["trapped"], 2000, "{}", bench.text());
     let note = "0 of 2000 writes were rejected, 2000 trapped, 0 failed otherwise";
+    assert!(bench.err.contains(note), "{}", bench.err);
+    let note = "no write was valid";
     assert!(bench.err.contains(note), "{}", bench.err);
 
     place.run("program bench none.wasm").code(1);
