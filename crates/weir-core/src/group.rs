@@ -444,8 +444,11 @@ pub(crate) fn check(topic: &str, group: &str, step: &GroupStep<'_>) -> Result<()
 
 fn check_setup(topic: &str, setup: &GroupSetup<'_>) -> Result<(), &'static str> {
     let dead = setup.dead_letters;
-    if dead.is_empty() != (setup.attempts_max == 0) || setup.attempts_max > GROUP_ATTEMPTS_MAX {
-        return Err("number of attempts, which goes with a topic for dead letters");
+    if dead.is_empty() != (setup.attempts_max == 0) {
+        return Err("number of attempts: set `attempts` and `dead_letters` together, or neither");
+    }
+    if setup.attempts_max > GROUP_ATTEMPTS_MAX {
+        return Err("number of attempts: at most 1,000,000");
     }
     if setup.mode == GroupMode::Exclusive {
         return match setup.attempts_max {

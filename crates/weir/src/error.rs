@@ -1,7 +1,7 @@
 //! Errors of the public API.
 
 use thiserror::Error;
-use weir_core::{Detail, ErrorCode, NameError};
+use weir_core::{Detail, ErrorCode, GroupMode, NameError};
 use weir_store::StoreError;
 
 /// Why a call returned no verdict.
@@ -23,12 +23,31 @@ pub enum WeirError {
     /// The query is not valid, or a record that it read has an error.
     #[error(transparent)]
     Query(#[from] weir_query::QueryError),
-    /// The group does not exist, has another mode, or cannot be created.
-    #[error("the group cannot be used: {code}")]
+    /// The group does not exist, or cannot be created.
+    #[error("the group cannot be used. {}", .code.sentence())]
     Group {
         /// Reason of the verdict.
         code: ErrorCode,
     },
+    /// The group cannot be created because its topic does not exist.
+    #[error("there is no topic {topic}")]
+    GroupTopicAbsent {
+        /// The topic.
+        topic: String,
+    },
+    /// The group has another mode than the call needs.
+    #[error("group {group} is {}, not {}", .actual.name(), .needed.name())]
+    GroupModeDiffers {
+        /// The name of the group.
+        group: String,
+        /// Its mode.
+        actual: GroupMode,
+        /// The mode that the call needs.
+        needed: GroupMode,
+    },
+    /// The setup of a new group has an invalid field. Nothing was written.
+    #[error("the group to create has a wrong {0}")]
+    GroupSetup(&'static str),
     /// The write was rejected. Only [`Verdict::ensure_valid`](crate::Verdict::ensure_valid) returns this error.
     #[error("the write was rejected: {code}{}", in_brackets(.detail))]
     Rejected {
@@ -68,7 +87,9 @@ impl WeirError {
             Self::Name(_) => ErrorCode::BadName,
             Self::Store(error) => error.code(),
             Self::Query(error) => error.code(),
-            Self::TooLong { .. } => ErrorCode::BadRequest,
+            Self::GroupTopicAbsent { .. } => ErrorCode::TopicAbsent,
+            Self::GroupModeDiffers { .. } => ErrorCode::GroupMode,
+            Self::GroupSetup(_) | Self::TooLong { .. } => ErrorCode::BadRequest,
             Self::NotCreated { code }
             | Self::Group { code }
             | Self::Rejected { code, .. }

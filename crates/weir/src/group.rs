@@ -7,6 +7,7 @@ mod work;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_core::group::Offsets;
+use weir_core::intention::IntentionError;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, RecordKind};
 use weir_store::{ClaimRequest, GroupInfo, Page, ReadFrom, StoreError};
 
@@ -51,7 +52,8 @@ impl Topic {
     /// topic; this fails if the topic does not exist.
     ///
     /// # Errors
-    /// `Group` when the group has another mode, or cannot be created.
+    /// `GroupModeDiffers` when the group has another mode; `GroupTopicAbsent`, `GroupSetup` or `Group`
+    /// when it cannot be created.
     pub fn group(&self, name: &str, mode: GroupMode) -> Result<Group, WeirError> {
         self.group_with(name, &GroupSetup::new(mode))
     }
@@ -67,18 +69,22 @@ impl Topic {
         let info = if let Some(info) = existing {
             info
         } else {
-            let opened = backend.group_step(&topic, name, GroupStep::Open(*setup))?;
-            // Another client may have created the group first.
-            if let Some(code) = opened.reason.filter(|code| *code != ErrorCode::GroupExists) {
-                return Err(WeirError::Group { code });
+            let opened = backend.group_step(&topic, name, GroupStep::Open(*setup));
+            match opened.map_err(setup_error)?.reason {
+                // Another client may have created the group first.
+                None | Some(ErrorCode::GroupExists) => {}
+                Some(ErrorCode::TopicAbsent) => return Err(WeirError::GroupTopicAbsent { topic }),
+                Some(code) => return Err(WeirError::Group { code }),
             }
             let code = ErrorCode::GroupUnknown;
             let created = backend.group(&topic, name)?;
             created.ok_or(WeirError::Group { code })?
         };
         if info.mode != setup.mode {
-            return Err(WeirError::Group {
-                code: ErrorCode::GroupMode,
+            return Err(WeirError::GroupModeDiffers {
+                group: name.to_owned(),
+                actual: info.mode,
+                needed: setup.mode,
             });
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -122,6 +128,17 @@ impl Topic {
     /// `TopicUnknown`; errors of a server.
     pub fn groups(&self) -> Result<Vec<GroupInfo>, WeirError> {
         Ok(self.backend().groups(self.name().as_str())?)
+    }
+}
+
+/// The error of a step that creates a group. Its caller passed options, not an intention.
+fn setup_error(error: StoreError) -> WeirError {
+    match error {
+        StoreError::Refused {
+            error: IntentionError::Group(what),
+            ..
+        } => WeirError::GroupSetup(what),
+        error => error.into(),
     }
 }
 
@@ -400,8 +417,10 @@ impl Group {
                     .move_cursor(&self.topic, &self.name, last.claim, last.offset)?;
                 Ok(Vec::new())
             }
-            Settle::DoneSoon => Err(WeirError::Group {
-                code: ErrorCode::GroupMode,
+            Settle::DoneSoon => Err(WeirError::GroupModeDiffers {
+                group: self.name.clone(),
+                actual: self.mode,
+                needed: GroupMode::Exclusive,
             }),
             Settle::Fail { .. } if exclusive => {
                 if let Some(first) = claims.iter().map(|claim| claim.offset).min() {

@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use weir::{Current, ErrorCode, GroupMode, GroupSetup, Topic, Weir, WeirError};
+use weir::{
+    Claim, Current, ErrorCode, GroupMode, GroupSetup, Settle, Topic, Weir, WeirError,
+};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -57,15 +59,36 @@ fn a_work_queue_from_claim_to_cursor() {
     );
     assert_eq!(bert.ack(&again).unwrap(), []);
     assert_eq!((bert.cursor().unwrap().0, bert.lag().unwrap()), (6, 0));
-    let wrong = topic.group("jobs", GroupMode::Keyed);
-    assert!(matches!(
-        wrong,
-        Err(WeirError::Group {
-            code: ErrorCode::GroupMode
-        })
-    ));
     drop((anna, bert));
     weir.close().unwrap();
+}
+
+#[test]
+fn an_error_names_the_topic_the_mode_or_the_options_of_a_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let (weir, topic) = topic(&dir);
+    let check = |failed: WeirError, code: ErrorCode, text: &str| {
+        assert_eq!((failed.code(), failed.to_string()), (code, text.to_owned()));
+    };
+    let nowhere = weir.topic("nowhere").unwrap();
+    let missing = nowhere.group("jobs", GroupMode::Shared).unwrap_err();
+    check(missing, ErrorCode::TopicAbsent, "there is no topic nowhere");
+
+    let mut jobs = topic.group("jobs", GroupMode::Shared).unwrap();
+    let keyed = topic.group("jobs", GroupMode::Keyed).unwrap_err();
+    check(keyed, ErrorCode::GroupMode, "group jobs is shared, not keyed");
+    topic.put("k", "v").unwrap().ensure_valid().unwrap();
+    let works = jobs.claim(1, NOW).unwrap();
+    let soon = jobs.settle(&[Claim::from(&works[0])], Settle::DoneSoon);
+    let text = "group jobs is shared, not exclusive";
+    check(soon.unwrap_err(), ErrorCode::GroupMode, text);
+
+    let mut setup = GroupSetup::new(GroupMode::Shared);
+    setup.attempts_max = 3;
+    let alone = topic.group_with("limited", &setup).unwrap_err();
+    let text = "the group to create has a wrong number of attempts: set `attempts` and \
+                `dead_letters` together, or neither";
+    check(alone, ErrorCode::BadRequest, text);
 }
 
 #[test]
