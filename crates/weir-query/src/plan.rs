@@ -223,6 +223,12 @@ impl QueryText {
 
 /// Prefix of the properties of records.
 const META: &str = "meta.";
+/// Prefix of a property in a filter.
+const META_CALL: &str = "meta(";
+
+fn is_property(text: &str) -> bool {
+    text.starts_with(META) || text.starts_with(META_CALL)
+}
 
 fn is_path(text: &str) -> bool {
     text.starts_with(['$', '@'])
@@ -326,6 +332,15 @@ impl Plan {
             }
             return Ok(Column::Meta(self.meta(name)));
         }
+        if piece.text.starts_with(META_CALL) {
+            let what = "`meta('NAME')` is for `where`; `order` and `group` accept `meta.NAME`";
+            return Err(QueryError::text(
+                ErrorCode::Syntax,
+                field,
+                piece.offset,
+                what,
+            ));
+        }
         Ok(Column::Path(self.singular(field, piece)?))
     }
 
@@ -393,7 +408,7 @@ impl Plan {
     fn select(&mut self, text: &str) -> Result<(), QueryError> {
         bounded("select", text)?;
         let pieces = text::list("select", text)?;
-        if let Some(piece) = pieces.iter().find(|piece| piece.text.starts_with(META)) {
+        if let Some(piece) = pieces.iter().find(|piece| is_property(piece.text)) {
             let what = "properties cannot be selected; `order` and `group` accept `meta.NAME`";
             return Err(QueryError::text(
                 ErrorCode::Syntax,

@@ -478,7 +478,11 @@ impl<'a> Parser<'a> {
         if ["true", "false", "null"].contains(&name) {
             return Ok(Part::Value(Operand::Literal(name.as_bytes().into())));
         }
+        let is_property = name == "meta" && self.cursor.peek() == Some(b'.');
         self.cursor.at = start;
+        if is_property {
+            return Err(self.cursor.syntax("`meta('NAME')` for a property"));
+        }
         Err(self.cursor.syntax("a path, a literal or a function"))
     }
 
