@@ -58,6 +58,13 @@ impl Failure {
     pub(crate) fn option(what: &str, value: &str) -> Self {
         Self::new(ErrorCode::BadOption, format!("{what} cannot be {value:?}"))
     }
+
+    /// The error for a value that is none of the words that an option accepts.
+    pub(crate) fn word(what: &str, value: &str, words: &[&str]) -> Self {
+        let words = words.join(", ");
+        let text = format!("{what} cannot be {value:?}; it accepts {words}");
+        Self::new(ErrorCode::BadOption, text)
+    }
 }
 
 impl From<WeirError> for Failure {

@@ -90,6 +90,7 @@ impl Group {
     /// Claims up to `max` records; waits up to `timeout` seconds for the first one (None: no
     /// limit). Ctrl-C ends the wait.
     #[pyo3(signature = (max=100, timeout=Some(0.0)))]
+    #[pyo3(text_signature = "($self, max=100, timeout=0.0)")]
     fn claim(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<Vec<Work>> {
         if self.fetch(py, max, timeout)? {
             return self.take(max);

@@ -15,21 +15,25 @@ pub(crate) fn durability(name: &str, interval_ms: u64) -> Result<Durability> {
         "each" => Ok(Durability::Each),
         "interval" => Ok(Durability::Interval(Duration::from_millis(interval_ms))),
         "memory" => Ok(Durability::Memory),
-        _ => Err(Failure::option("durability", name)),
+        _ => {
+            let words = ["group", "each", "interval", "memory"];
+            Err(Failure::word("durability", name, &words))
+        }
     }
 }
 
 /// The consistency with the given name.
 pub(crate) fn consistency(name: &str) -> Result<Consistency> {
-    Consistency::from_name(name.as_bytes()).ok_or_else(|| Failure::option("consistency", name))
+    let words = ["local", "leader", "linear"];
+    Consistency::from_name(name.as_bytes())
+        .ok_or_else(|| Failure::word("consistency", name, &words))
 }
 
 /// The mode of a group with the given name.
 pub(crate) fn mode(name: &str) -> Result<GroupMode> {
-    [GroupMode::Exclusive, GroupMode::Keyed, GroupMode::Shared]
-        .into_iter()
-        .find(|mode| mode.name() == name)
-        .ok_or_else(|| Failure::option("mode", name))
+    let modes = [GroupMode::Shared, GroupMode::Keyed, GroupMode::Exclusive];
+    let found = modes.into_iter().find(|mode| mode.name() == name);
+    found.ok_or_else(|| Failure::word("mode", name, &modes.map(GroupMode::name)))
 }
 
 /// Options of a topic from keyword arguments; None means "not set".
@@ -46,7 +50,10 @@ pub(crate) fn topic(options: Option<&Bound<'_, PyDict>>) -> PyResult<TopicOption
                 parsed.compaction = match value.extract::<&str>()? {
                     "off" => Compaction::Off,
                     "latest" => Compaction::Latest,
-                    other => return Err(Failure::option("compaction", other).into()),
+                    other => {
+                        let words = ["off", "latest"];
+                        return Err(Failure::word("compaction", other, &words).into());
+                    }
                 };
             }
             "tombstone_ttl_ms" => parsed.tombstone_ttl_ms = number(&value)?,

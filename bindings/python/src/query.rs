@@ -44,10 +44,11 @@ impl Query {
 
 /// The value of an option that accepts certain words.
 fn word<T: Copy>(what: &str, words: &[(&str, T)], value: &str) -> Result<T> {
-    let found = words.iter().find(|(word, _)| *word == value);
-    found
-        .map(|(_, value)| *value)
-        .ok_or_else(|| Failure::option(what, value))
+    let Some((_, found)) = words.iter().find(|(word, _)| *word == value) else {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        return Err(Failure::word(what, value, &words));
+    };
+    Ok(*found)
 }
 
 const LEVELS: &[(&str, Level)] = &[

@@ -132,7 +132,7 @@ impl Reader {
     }
 
     /// The next page; None if there is none within `timeout` seconds (None: no limit).
-    #[pyo3(signature = (timeout=Some(0.0)))]
+    #[pyo3(signature = (timeout=Some(0.0)), text_signature = "($self, timeout=0.0)")]
     fn next_page(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RecordPage>> {
         self.page(py, wait::until(timeout)?)
     }

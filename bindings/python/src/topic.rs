@@ -403,7 +403,7 @@ impl Topic {
 
     /// The current record of each key, in byte order and marked `replay`; then new records, in
     /// order, until none arrives for `timeout` seconds: an iterator of records.
-    #[pyo3(signature = (*, timeout=Some(0.0)))]
+    #[pyo3(signature = (*, timeout=Some(0.0)), text_signature = "($self, *, timeout=0.0)")]
     fn latest(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Latest> {
         timeout.map(|time| seconds("timeout", time)).transpose()?;
         let latest = wait::interruptible(py, || {

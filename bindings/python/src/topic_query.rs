@@ -22,7 +22,7 @@ pub(crate) fn view(name: &str) -> Result<TopicView> {
     match name {
         "log" => Ok(TopicView::Log),
         "latest" => Ok(TopicView::Latest),
-        _ => Err(Failure::option("view", name)),
+        _ => Err(Failure::word("view", name, &["log", "latest"])),
     }
 }
 
@@ -45,7 +45,10 @@ pub(crate) fn kinds(names: &[String]) -> Result<Vec<RecordKind>> {
     let all: Vec<RecordKind> = all.collect();
     let found = names.iter().map(|name| {
         let kind = all.iter().find(|kind| kind.name() == name);
-        kind.copied().ok_or_else(|| Failure::option("kinds", name))
+        kind.copied().ok_or_else(|| {
+            let words: Vec<&str> = all.iter().map(|kind| kind.name()).collect();
+            Failure::word("kinds", name, &words)
+        })
     });
     found.collect()
 }

@@ -230,6 +230,25 @@ def test_a_query_that_follows_ends_at_its_limit(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_query_over_a_pattern_names_the_topic_of_each_result(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            for name in ("orders.eu", "orders.us"):
+                await store.topic(name).ensure()
+                await store.topic(name).put("k", {"in": name})
+            query = store.query("orders.*", select="$.in")
+            assert query.topic(0) is None
+            found = [(query.topic(i.source), i.json()) async for page in query for i in page]
+            assert sorted(found) == [("orders.eu", "orders.eu"), ("orders.us", "orders.us")]
+            assert query.blocking is not None
+            closed = store.query("orders.*")
+            await anext(closed)
+            await closed.aclose()
+            assert [page async for page in closed] == []
+
+    asyncio.run(run())
+
+
 def test_a_program_is_replaced_only_where_the_expected_one_is(tmp_path: Path) -> None:
     async def run() -> None:
         first, other = ((PROGRAMS / f"{name}.wasm").read_bytes() for name in ("nothing", "vanilla"))

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,16 @@ def test_the_stub_names_what_the_module_has() -> None:
         members = {member for member in vars(kind) if not member.startswith("__")}
         named = set(re.findall(r"^    def (\w+)\(", stubbed[name], re.M))
         assert members == {member for member in named if not member.startswith("__")}, name
+
+
+def test_help_shows_the_default_of_a_timeout() -> None:
+    methods: list[Callable[..., object]] = [
+        weir.Group.claim,
+        weir.Reader.next_page,
+        weir.Topic.latest,
+    ]
+    for method in methods:
+        assert inspect.signature(method).parameters["timeout"].default == 0.0
 
 
 def test_editors_that_read_the_stub_alone_show_docstrings() -> None:

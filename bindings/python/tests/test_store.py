@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import weir
@@ -221,8 +222,39 @@ def test_an_exclusive_group_has_one_owner(topic: weir.Topic) -> None:
     one.leave()
     topic.put("k", "2")
     assert [work.record.value for work in two.claim(timeout=5)] == [b"2"]
-    with pytest.raises(weir.WeirError, match="GROUP_MODE"):
+    with pytest.raises(weir.WeirError, match="GROUP_MODE: group tail is exclusive, not keyed"):
         topic.group("tail", "keyed")
+
+
+def test_errors_of_options_name_what_an_option_accepts(
+    store: weir.Store, topic: weir.Topic, tmp_path: Path
+) -> None:
+    def fails(text: str, call: Callable[[], object]) -> None:
+        with pytest.raises(weir.WeirError) as failed:
+            call()
+        assert text in str(failed.value)
+
+    words = {
+        "mode": "sequential, arrival, round_robin, merge, sort",
+        "level": "none, structural, strict",
+        "strings": "scalar, utf16",
+        "view": "log, latest",
+    }
+    for name, accepted in words.items():
+        options: dict[str, Any] = {name: "turns"}
+        text = f'{name} cannot be "turns"; it accepts {accepted}'
+        fails(text, lambda: store.query("orders", **options))
+    group: Any = topic.group
+    fails('mode cannot be "turns"; it accepts shared, keyed', lambda: group("g", "turns"))
+    kinds = 'kinds cannot be "put"; it accepts '
+    fails(kinds, lambda: store.query("orders", kinds=["put"]))
+    other: Any = "always"
+    fails(
+        'durability cannot be "always"; it accepts group, each, interval, memory',
+        lambda: weir.open(tmp_path / "other", durability=other),
+    )
+    fails("there is no topic nowhere", lambda: store.topic("nowhere").group("g"))
+    fails("set `attempts` and `dead_letters` together", lambda: topic.group("g", attempts=3))
 
 
 def test_a_session_executes_once(store: weir.Store, topic: weir.Topic) -> None:

@@ -14,7 +14,7 @@ a write is cancelled, the write may still be executed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal
@@ -38,7 +38,17 @@ from ._weir import (
     Work,
 )
 
-__all__ = ["Group", "Session", "Store", "Topic", "connect", "open", "received", "settle"]
+__all__ = [
+    "Group",
+    "Session",
+    "Store",
+    "Topic",
+    "TopicQuery",
+    "connect",
+    "open",
+    "received",
+    "settle",
+]
 
 Data = bytes | bytearray | memoryview | str
 Value = Data | dict[str, Any] | list[Any]
@@ -171,15 +181,9 @@ class Store:
         """Sends the intentions; `received` and `settle` wait for their outcome."""
         return await _pool.run(self.blocking.send, list(intentions))
 
-    async def query(self, *topics: str, **options: Any) -> AsyncIterator[Page]:
+    def query(self, *topics: str, **options: Any) -> TopicQuery:
         """The pages of a query over topics; see `weir.Store.query`."""
-        query = await _pool.run(self.blocking.query, *topics, **options)
-        if not options.get("follow"):
-            while (page := await _pool.run(query.next)) is not None:
-                yield page
-            return
-        while (page := (await _repeat_until(query._step, None) or (None,))[0]) is not None:
-            yield page
+        return TopicQuery(self.blocking, topics, options)
 
     async def session(self, client: bytes) -> Session:
         """A writer whose intentions are executed exactly once; see `weir.Store.session`."""
@@ -203,6 +207,54 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class TopicQuery:
+    """A query over topics for event loops: an asynchronous iterator of pages. It starts when the
+    first page is requested."""
+
+    def __init__(
+        self, store: _weir.Store, topics: tuple[str, ...], options: dict[str, Any]
+    ) -> None:
+        self._started: list[_weir.TopicQuery] = []
+        self._pages = _pages(self._started, store, topics, options)
+
+    @property
+    def blocking(self) -> _weir.TopicQuery | None:
+        """The wrapped query; None before the first page is requested."""
+        return self._started[0] if self._started else None
+
+    def topic(self, source: int | None) -> str | None:
+        """The topic of a result of a page; see `weir.TopicQuery.topic`."""
+        query = self.blocking
+        return None if query is None else query.topic(source)
+
+    async def aclose(self) -> None:
+        """Ends the iteration."""
+        await self._pages.aclose()
+
+    def __aiter__(self) -> TopicQuery:
+        return self
+
+    async def __anext__(self) -> Page:
+        return await anext(self._pages)
+
+
+async def _pages(
+    started: list[_weir.TopicQuery],
+    store: _weir.Store,
+    topics: tuple[str, ...],
+    options: dict[str, Any],
+) -> AsyncGenerator[Page, None]:
+    """The pages of a query, which this generator starts and appends to `started`."""
+    query = await _pool.run(store.query, *topics, **options)
+    started.append(query)
+    if not options.get("follow"):
+        while (page := await _pool.run(query.next)) is not None:
+            yield page
+        return
+    while (page := (await _repeat_until(query._step, None) or (None,))[0]) is not None:
+        yield page
 
 
 class Topic:
