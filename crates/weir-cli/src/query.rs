@@ -31,9 +31,8 @@ use crate::caller::Caller;
 use crate::follower::{self, FOLLOW_PAUSE, FollowerProgress};
 use crate::output::{Format, Shape};
 use crate::place::{self, Access, Location};
-use crate::report::{Failure, note, usage};
+use crate::report::{Failure, note, temporary, usage};
 use crate::settings;
-use crate::tail::temporary;
 
 pub(crate) use self::consumer::{check as check_consumer, wait_until_read};
 pub(crate) use self::text::{failed as filter_failed, parse_param};

@@ -470,6 +470,23 @@ fn refusal_code(error: &IntentionError) -> ErrorCode {
     }
 }
 
+/// The error, if the server may answer a later attempt: it is unreachable, starts or stops, has too
+/// much work, or its cluster has no leader.
+pub(crate) fn temporary(error: &anyhow::Error) -> Option<&Failure> {
+    error.downcast_ref::<Failure>().filter(|failure| {
+        matches!(
+            failure.code,
+            ErrorCode::Unreachable
+                | ErrorCode::Deadline
+                | ErrorCode::Busy
+                | ErrorCode::Rate
+                | ErrorCode::NoLeader
+                | ErrorCode::Draining
+                | ErrorCode::Opening
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

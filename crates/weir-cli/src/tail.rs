@@ -23,9 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use weir::query::RecordFilter;
-use weir::{
-    ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, TopicReader, Weir, pattern_matches,
-};
+use weir::{ConsequenceOffset, ReadFrom, Record, RecordKind, TopicReader, Weir, pattern_matches};
 
 use self::follow::Follow;
 use self::merge::Merge;
@@ -37,7 +35,7 @@ use crate::output::{Output, Shape};
 use crate::place::{self, Access, Location};
 use crate::query::{check_consumer, check_matches, check_patterns, filter_failed, parse_param};
 use crate::record;
-use crate::report::{Failure, FailureContext, note, usage};
+use crate::report::{FailureContext, note, temporary, usage};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -257,23 +255,6 @@ fn directory_as_group(
         }
     }
     Ok(())
-}
-
-/// The error, if the server may answer a later attempt: it is unreachable, starts or stops, has too
-/// much work, or its cluster has no leader.
-pub(crate) fn temporary(error: &anyhow::Error) -> Option<&Failure> {
-    error.downcast_ref::<Failure>().filter(|failure| {
-        matches!(
-            failure.code,
-            ErrorCode::Unreachable
-                | ErrorCode::Deadline
-                | ErrorCode::Busy
-                | ErrorCode::Rate
-                | ErrorCode::NoLeader
-                | ErrorCode::Draining
-                | ErrorCode::Opening
-        )
-    })
 }
 
 /// Follows topics of a directory. Opens the store only briefly, or uses the server that has it

@@ -6,9 +6,7 @@
 
 use std::time::Duration;
 
-use weir::{
-    Claim, Current, ErrorCode, GroupMode, GroupSetup, Settle, Topic, Weir, WeirError,
-};
+use weir::{Claim, Current, ErrorCode, GroupMode, GroupSetup, Settle, Topic, Weir, WeirError};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -76,7 +74,11 @@ fn an_error_names_the_topic_the_mode_or_the_options_of_a_group() {
 
     let mut jobs = topic.group("jobs", GroupMode::Shared).unwrap();
     let keyed = topic.group("jobs", GroupMode::Keyed).unwrap_err();
-    check(keyed, ErrorCode::GroupMode, "group jobs is shared, not keyed");
+    check(
+        keyed,
+        ErrorCode::GroupMode,
+        "group jobs is shared, not keyed",
+    );
     topic.put("k", "v").unwrap().ensure_valid().unwrap();
     let works = jobs.claim(1, NOW).unwrap();
     let soon = jobs.settle(&[Claim::from(&works[0])], Settle::DoneSoon);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use weir::{ReadFrom, TopicReader, Weir};
 
-use super::{State, temporary};
+use super::State;
 use crate::follower::FOLLOW_PAUSE;
 use crate::output::Output;
 use crate::query::check_consumer;
-use crate::report::note;
+use crate::report::{note, temporary};
 
 /// How often the command lists the topics to find new ones.
 const LIST_EVERY: Duration = Duration::from_secs(1);

@@ -172,7 +172,9 @@ fn an_error_about_an_address_names_the_origin_of_the_address() {
     let what = "cannot connect to weir://127.0.0.1:1 (E503)";
     assert!(done.err.contains(what), "{}", done.err);
     let mut command = place.weir();
-    command.args(["get", "t", "1"]).env("WEIR_AT", "http://host");
+    command
+        .args(["get", "t", "1"])
+        .env("WEIR_AT", "http://host");
     let done = command_output(command.output().unwrap()).code(2);
     let what = "cannot use the address http://host (from environment WEIR_AT) (E505)";
     assert!(done.err.contains(what), "{}", done.err);
